@@ -5,7 +5,6 @@ queue is touched, and no bad job stops a worker.
 from __future__ import annotations
 
 import string
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -17,13 +16,11 @@ from hypothesis.strategies import SearchStrategy
 from pyspark.sql import types as t
 from redis import Redis
 
-from spark_bull import BullQueue, EmbeddedRedis, NewJob, RunningJob, SparkBullError
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, SparkBullError
 from spark_bull.core.options.arguments import JobProperties
-from spark_bull.run.claims import waits
-from spark_bull.run.slot import slot_queue
 from spark_bull.spark.dispatch.rows import _COLUMNS
 from tests.support.bad_input import ODD_TEXTS, each_number, texts, tried, values
-from tests.support.damage import MAKING, DamagedKey, key_types
+from tests.support.damage import key_types
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink
 from tests.support.worker import OurWorker
@@ -176,53 +173,3 @@ def test_a_frame_of_any_columns_is_written_or_refused(own: Redis, queue: BullQue
     write()
     assert written
     check_queue(own, queue)
-
-
-@pytest.mark.parametrize("dialect", ["bullmq"])
-def test_a_large_payload_passes_as_it_is(queue: BullQueue) -> None:
-    payload = {"text": "é" * (5 << 20), "list": [[{}]] * 10}
-    queue.add_many([NewJob(payload), NewJob({"n": 1})])
-    seen: list[Any] = []
-    with OurWorker(queue.handle, lambda job: seen.append(job.data)):
-        wait_until(lambda: queue.counts()["completed"] == 2, "both jobs to complete")
-    assert seen == [payload, {"n": 1}]
-    assert payload in [job.data for job in queue.page("completed")]
-
-
-@each_dialect
-@each_number
-def test_jobs_of_keys_that_get_other_types_are_processed_once_when_these_are_repaired(
-    server: EmbeddedRedis, own: Redis, queue: BullQueue, cases: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (waits, slot_queue):
-        monkeypatch.setattr(module, "RETRY_S", 0.005)
-    ran = Counter[str]()
-    added = list[str]()
-    good = BullQueue("good", url=server.url, prefix=PREFIX, protocol=queue.protocol)
-    wrong = [
-        (name, kind) for name, own_kind in key_types(queue.protocol).items() for kind in MAKING if kind != own_kind
-    ]
-
-    def processor(job: RunningJob) -> None:
-        ran[f"{job.handle.keys.queue} {job.id}"] += 1
-
-    @tried(cases)
-    @given(st.lists(st.sampled_from(wrong), min_size=1, max_size=3, unique_by=lambda one: one[0]))
-    def live(damages: list[tuple[str, str]]) -> None:
-        keys = [DamagedKey(own, queue.handle, name, kind) for name, kind in damages]
-        added.extend(f"q {job_id}" for job_id in queue.add_many(NewJob({}) for _ in range(3)).ids)
-        for key in keys:
-            key.damage()
-        with suppress(SparkBullError):
-            added.append(f"q {queue.add({})}")
-        added.append(f"good {good.add({})}")
-        wait_until(lambda: ran[added[-1]], "the job of the other queue to run")
-        for key in keys:
-            key.repair()
-        wait_until(lambda: all(ran[one] for one in added), "all jobs to run")
-
-    with good, OurWorker([queue.handle, good.handle], processor, chunk_size=2) as worker:
-        live()
-        wait_until(lambda: sum(one.counts()["completed"] for one in (queue, good)) == len(added), "all to complete")
-    assert worker.error is None
-    assert ran == Counter(added)

@@ -128,8 +128,7 @@ def test_a_pipe_gets_a_json_document_per_queue_and_interval(queue: BullQueue, co
         assert first["counts"] == queue.counts()
         queue.add_many(NewJob({}) for _ in range(3))
         changed = wait_until(
-            lambda: [row for row in documents(command)[1:] if row["changes"]["wait"] == 3],
-            "the jobs to be counted",
+            lambda: [row for row in documents(command)[1:] if row["changes"]["wait"] == 3], "the jobs to be counted"
         )[0]
         assert changed["in_per_s"] > 0
         assert (changed["out_per_s"], changed["counts"]["wait"]) == (0, 4)
@@ -154,6 +153,7 @@ def test_a_pipe_gets_a_line_per_queue_and_interval(queue: BullQueue, common: tup
 def test_a_command_that_waits_for_redis_ends_with_sigterm() -> None:
     with running_command("--url", f"redis://127.0.0.1:{UNUSED_PORT}", "counts", "mail", terminal=True) as command:
         wait_until(lambda: "waiting for Redis" in command.text, "the wait")
+        assert f"waiting for Redis at redis://127.0.0.1:{UNUSED_PORT}, 20 s at most: " in command.text
         assert command.interrupt(signal.SIGTERM) == 128 + signal.SIGTERM
         assert "Traceback" not in command.text
 
@@ -257,23 +257,19 @@ def test_kept_events_are_printed_from_an_id_on(queue: BullQueue, common: tuple[s
         assert "runs in " in delayed
 
 
-def test_an_event_is_one_line_without_control_characters(queue: BullQueue, common: tuple[str, ...]) -> None:
-    queue.handle.connection.call(
-        "XADD", queue.handle.keys["events"], "*", "event", "failed", "jobId", "7", "failedReason", "a\nb\x1b[31m"
-    )
-    with running_command(*common, "tail", "mail", "--from", "0", "--event", "failed") as command:
-        wait_until(lambda: command.lines, "the event")
-        assert command.lines[0].endswith("  mail  failed  7  failedReason a\\nb\\x1b[31m")
-
-
-def test_a_text_that_has_no_form_in_utf8_is_printed_escaped(queue: BullQueue, common: tuple[str, ...]) -> None:
-    queue.handle.connection.call(
-        "XADD", queue.handle.keys["events"], "*", "event", "completed", "jobId", "7", "returnvalue", '"\\ud800"'
-    )
-    for options, end in (((), "  mail  completed  7  returnvalue \\ud800"), (("--json",), '"\\ud800", "fields": {}}')):
-        with running_command(*common, "tail", "mail", "--from", "0", "--event", "completed", *options) as command:
-            wait_until(lambda command=command: command.lines, "the event")
-            assert command.lines[0].endswith(end)
+def test_an_event_is_one_line_without_control_characters_and_unpaired_surrogates(
+    queue: BullQueue, common: tuple[str, ...]
+) -> None:
+    for field in (("failedReason", "a\nb\x1b[31m"), ("returnvalue", '"\\ud800"')):
+        queue.handle.connection.call("XADD", queue.handle.keys["events"], "*", "event", "failed", "jobId", "7", *field)
+    for options, reason, value in (
+        ((), "  mail  failed  7  failedReason a\\nb\\x1b[31m", "returnvalue \\ud800"),
+        (("--json",), '\\u001b[31m", "fields": {}}', '"\\ud800", "fields": {}}'),
+    ):
+        with running_command(*common, "tail", "mail", "--from", "0", "--event", "failed", *options) as command:
+            wait_until(lambda command=command: len(command.lines) > 1, "the events")
+            assert command.lines[0].endswith(reason)
+            assert command.lines[1].endswith(value)
 
 
 def test_a_wrong_beginning_is_an_error(

@@ -18,7 +18,7 @@ from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, NewJob, OptionE
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.parts import Options
 from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.options.table import CollectOptions, QueueOptions, ReadOptions
+from spark_bull.core.options.table import QueueOptions, ReadOptions
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.manage.manage import remove
 from spark_bull.core.queue.monitor.find import find_queues, scan_keys, workers
@@ -27,7 +27,6 @@ from spark_bull.core.store.round_trips import RoundTrips, run_together
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.status import PROBLEMS
 from spark_bull.ops.prometheus.collect import Export, collect
-from spark_bull.run.services.collector import Collector
 from tests.support.redis_servers import RedisCluster, is_cluster_ready, rules
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -98,6 +97,9 @@ def test_each_node_leads_to_all_queues(cluster: RedisCluster, queues: list[BullQ
         assert find_queues(connection(server.url).having(scan_keys=False), prefix) == NAMES
         for name in NAMES:
             assert BullQueue(name, url=server.url, prefix=prefix).counts()["wait"] == 1
+    commands = [("GET", queue.handle.keys["id"]) for queue in queues]
+    for raw in (True, False):
+        assert connection(cluster.url).pipeline(commands, raw=raw) == [b"1"] * 6
 
 
 def test_what_has_no_key_is_asked_of_all_nodes(
@@ -137,52 +139,26 @@ def test_the_doctor_examines_each_node(
         assert f"{name} payloads: 2 of 2 sampled jobs have no field over 1,024 bytes" in shown
 
 
-def test_a_worker_processes_queues_on_all_nodes_and_ends_its_waits(queues: list[BullQueue]) -> None:
-    with OurWorker([queue.handle for queue in queues], lambda job: job.data["n"], chunk_size=5) as worker:
+def test_a_worker_and_a_promoter_serve_queues_on_all_nodes(
+    cluster: RedisCluster, queues: list[BullQueue], prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a signal from its node, the promoter checks for due jobs only after hours."""
+    monkeypatch.setattr("spark_bull.run.services.promoter.MAX_PAUSE_S", 10_000.0)
+    for queue in queues:
+        queue.add({"n": 0}, delay=DAY_MS)
+    with (
+        Promoter(cluster.url, NAMES, prefix=prefix, protocol="bullmq", rescue=False),
+        OurWorker([queue.handle for queue in queues], lambda job: job.data["n"], chunk_size=5) as worker,
+    ):
         for number in range(3):
             for queue in queues:
-                queue.add_many(NewJob({"n": n}) for n in range(4))
+                queue.add_many(NewJob({"n": n}, delay=50) for n in range(4))
             for queue in queues:
                 wait_until(lambda queue=queue, n=number: queue.counts()["completed"] == 4 * (n + 1), "the jobs")
         wait_until(lambda: all(worker.loop.clients), "the slot to wait for all queues")
         # A stop ends the waits by CLIENT UNBLOCK on each node: without it, the test takes as long as they do.
         worker.control.request("stop")
         worker.control.unblock()
-
-
-def test_delayed_jobs_of_all_nodes_are_promoted(cluster: RedisCluster, queues: list[BullQueue], prefix: str) -> None:
-    with Promoter(cluster.url, NAMES, prefix=prefix, protocol="bullmq"):
-        for queue in queues:
-            queue.add({}, delay=50)
-        for queue in queues:
-            wait_until(lambda queue=queue: queue.counts()["wait"] == 1, "the job to be promoted")
-
-
-def test_results_of_all_nodes_are_collected(cluster: RedisCluster, queues: list[BullQueue], prefix: str) -> None:
-    for queue in queues:
-        queue.add_many(NewJob({"n": n}) for n in range(10))
-    with OurWorker([queue.handle for queue in queues], chunk_size=5):
-        for queue in queues:
-            wait_until(lambda queue=queue: queue.counts()["completed"] == 10, "the jobs")
-    options = parse_options({"url": cluster.url, "prefix": prefix, "queue": ",".join(NAMES)}, CollectOptions)
-    collector = Collector(options, "reader")
-    try:
-        ends: dict[str, int] = {}
-        wait_until(lambda: ends.update(collector.advance(ends, None)) or sum(ends.values()) == 60, "all results")
-        assert ends == dict.fromkeys(NAMES, 10)
-    finally:
-        collector.close()
-
-
-def test_reads_of_many_queues_share_the_round_trips_to_each_node(
-    cluster: RedisCluster, queues: list[BullQueue]
-) -> None:
-    commands = [("GET", queue.handle.keys["id"]) for queue in queues]
-    for queue in queues:
-        queue.add({})
-    one = connection(cluster.url)
-    assert one.pipeline(commands) == [b"1"] * 6
-    assert one.pipeline(commands, raw=True) == [b"1"] * 6
 
 
 def test_a_move_to_another_slot_is_refused(queues: list[BullQueue]) -> None:
@@ -247,21 +223,38 @@ def test_slots_without_a_node_are_named(own_redis: Callable[..., EmbeddedRedis])
         BullQueue(queue, url=server.url, retry_ms=0).add({})
 
 
-def test_a_node_that_is_away_hides_no_queue_of_the_others() -> None:
+def test_a_node_that_hangs_or_is_away_is_named_and_hides_no_queue_of_the_others() -> None:
     with RedisCluster(3, config={"cluster-require-full-coverage": "no"}) as cluster:
-        options = parse_options({"url": cluster.url, "protocol": "bullmq", "retry_ms": "0"}, QueueOptions)
-        for name in NAMES:
-            BullQueue(name, url=cluster.url, protocol="bullmq").add({})
         away = cluster.primaries[1]
+        named = rf"127\.0\.0\.1:{away.port}\b"
         lost = [name for name in NAMES if cluster.home(f"bull:{name}:") is away]
+        patient, hasty = {"url": cluster.url, "protocol": "bullmq"}, {"call_timeout_ms": 2_000, "retry_ms": 0}
+        queues = {name: BullQueue(name, **patient, **(hasty if name in lost else {})) for name in NAMES}
+        for queue in queues.values():
+            queue.add({})
+        os.kill(away.pid, signal.SIGSTOP)
+        try:
+            for name, queue in queues.items():
+                if name in lost:
+                    with pytest.raises(RedisUnavailable, match=named):
+                        queue.counts()
+                else:
+                    assert queue.counts()["wait"] == 1
+            with pytest.raises(RedisUnavailable, match=named):
+                find_queues(Connection(RedisSettings(cluster.url, timeout_ms=2_000, retry_ms=0)), "bull")
+        finally:
+            os.kill(away.pid, signal.SIGCONT)
+        assert find_queues(connection(cluster.url), "bull") == NAMES
+
         away.kill()
+        options = parse_options({"url": cluster.url, "protocol": "bullmq", "retry_ms": "0"}, QueueOptions)
         results = run_together(connection(cluster.url, retry_ms=0), [_opened(options, name) for name in NAMES])
         by_name = zip(NAMES, results, strict=True)
         assert {name for name, found in by_name if isinstance(found, ConnectionLost)} == set(lost)
         # Its map is read from a node that answers, although the address is that of the lost one.
         found = BullQueue(next(name for name in NAMES if name not in lost), url=f"{away.url[:-2]},{cluster.url[8:]}")
         assert found.counts()["wait"] == 1
-        with pytest.raises(RedisUnavailable, match=rf"connecting to 127\.0\.0\.1:{away.port}\b"):
+        with pytest.raises(RedisUnavailable, match=f"connecting to {named}"):
             find_queues(connection(cluster.url, retry_ms=0), "bull")
 
 
@@ -307,27 +300,3 @@ def test_the_doctor_names_the_node_on_which_a_right_is_missing(
     shown = capsys.readouterr().out
     assert "cluster" in shown
     assert "ACL SETUSER few '+cluster|slots'" in shown
-
-
-def test_a_frozen_node_is_named_and_stops_no_call_to_the_others() -> None:
-    with RedisCluster(3, config={"cluster-require-full-coverage": "no"}) as cluster:
-        frozen = cluster.primaries[1]
-        lost = [name for name in NAMES if cluster.home(f"bull:{name}:") is frozen]
-        patient, hasty = {"url": cluster.url, "protocol": "bullmq"}, {"call_timeout_ms": 2_000, "retry_ms": 0}
-        queues = {name: BullQueue(name, **patient, **(hasty if name in lost else {})) for name in NAMES}
-        for queue in queues.values():
-            queue.add({})
-        os.kill(frozen.pid, signal.SIGSTOP)
-        try:
-            for name, queue in queues.items():
-                if name in lost:
-                    with pytest.raises(RedisUnavailable, match=rf"127\.0\.0\.1:{frozen.port}\b"):
-                        queue.counts()
-                else:
-                    assert queue.counts()["wait"] == 1
-            impatient = Connection(RedisSettings(cluster.url, timeout_ms=2_000, retry_ms=0))
-            with pytest.raises(RedisUnavailable, match=rf"127\.0\.0\.1:{frozen.port}\b"):
-                find_queues(impatient, "bull")
-        finally:
-            os.kill(frozen.pid, signal.SIGCONT)
-        assert find_queues(connection(cluster.url), "bull") == NAMES

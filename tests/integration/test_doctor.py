@@ -476,10 +476,7 @@ def test_orphaned_jobs_are_removed_and_nothing_else(queue: BullQueue, client: Re
         make(key)
     client.hset(keys["damaged"], "job-3", "string")
     found = found_by(queue, "orphans")
-    assert (found.level, found.found) == (
-        "warning",
-        "in no state, so that no worker gets them: 2 jobs, job-1, job-4",
-    )
+    assert (found.level, found.found) == ("warning", "in no state, so that no worker gets them: 2 jobs, job-1, job-4")
     assert found_by(queue, "orphans", removes=False).repair is None
     assert repaired(found) == "removed 2 jobs"
     assert client.exists(*kept) == len(kept)

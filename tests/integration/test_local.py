@@ -49,11 +49,7 @@ def test_the_server_answers_at_its_url_only_and_persists_nothing(server: Embedde
 
 
 def test_hashes_with_long_fields_are_compact_unless_the_user_says_otherwise() -> None:
-    for config, limit in [
-        ({}, "1024"),
-        ({"cluster-enabled": "yes"}, "1024"),
-        ({"hash-max-ziplist-value": "64"}, "64"),
-    ]:
+    for config, limit in [({}, "1024"), ({"cluster-enabled": "yes"}, "1024"), ({"hash-max-ziplist-value": "64"}, "64")]:
         with EmbeddedRedis(config) as server, client_of(server) as client:
             assert client.config_get(COMPACT_SETTING)[COMPACT_SETTING] == limit
 

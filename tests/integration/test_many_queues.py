@@ -13,15 +13,13 @@ import pytest
 from redis import Redis
 from redis.exceptions import MovedError, ResponseError
 
-from spark_bull import BullQueue, ConnectionLost, DialectError, EmbeddedRedis, JobStats, NewJob
+from spark_bull import BullQueue, ConnectionLost, DialectError, EmbeddedRedis
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.parts import Options
 from spark_bull.core.options.table import QueueOptions, ReadOptions
-from spark_bull.core.queue.handle.handle import opening
-from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.client import RetryingClient
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.round_trips import TOGETHER, RoundTrips, run, run_all, run_together
+from spark_bull.core.store.round_trips import TOGETHER, RoundTrips, run, run_together
 from spark_bull.core.store.scripts import Command
 from spark_bull.ops.cli import show
 from spark_bull.ops.cli.main import main
@@ -72,12 +70,11 @@ def round_trips(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], objec
 
 @pytest.fixture
 def names(redis_url: str, prefix: str) -> Sequence[str]:
-    """Queues of all dialects, of the same number each, in turns; they had a job."""
+    """Queues of all dialects, of the same number each, in turns, with a job each."""
     names = [f"q{n:03}" for n in range(TOGETHER + TOGETHER // 2)]
     for n, name in enumerate(names):
         with BullQueue(name, url=redis_url, prefix=prefix, protocol=DIALECTS[n % len(DIALECTS)]) as queue:
             queue.add({})
-            queue.drain()
     return names
 
 
@@ -117,34 +114,6 @@ def test_what_reads_many_queues_takes_few_round_trips(
         few = trips(len(DIALECTS))
         assert trips(TOGETHER) == few, what
         assert trips(len(names)) <= 2 * few, what
-
-
-def test_statistics_of_queues_with_few_jobs_take_few_round_trips(
-    names: Sequence[str],
-    options: Options,
-    redis_url: str,
-    prefix: str,
-    round_trips: Callable[[Callable[[], object]], int],
-) -> None:
-    for name in names[:TOGETHER]:
-        with BullQueue(name, url=redis_url, prefix=prefix) as queue:
-            ids = queue.add_many(NewJob({}, "send") for _ in range(5)).ids
-            if name in names[: len(DIALECTS)]:
-                queue.complete(ids[0])
-                queue.fail(ids[1], "no route")
-    connection = Connection(options.redis)
-
-    def of(name: str) -> RoundTrips[list[JobStats]]:
-        return (yield from computing((yield from opening(options, name))))
-
-    def trips(count: int) -> int:
-        found: list[list[JobStats]] = []
-        sent = round_trips(lambda: found.extend(run_all(connection, [of(name) for name in names[:count]])))
-        assert all(sum(all_jobs.jobs.values()) == 5 for all_jobs, *_ in found)
-        return sent
-
-    few = trips(len(DIALECTS))
-    assert trips(TOGETHER) == few
 
 
 def test_the_server_lists_queues_page_by_page(names: Sequence[str], redis_url: str, prefix: str) -> None:

@@ -17,7 +17,6 @@ from spark_bull.core.queue.dispatch.roll_forward import Callback, CallbackJob, o
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.ops.cli.main import main
-from tests.support.redis_servers import become_cluster
 from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.writes import register_all
@@ -85,19 +84,6 @@ def test_a_sleeping_promoter_wakes_for_a_callback_that_expires_with_fewer_events
             assert promoter.running
 
 
-def test_promoters_fail_each_expired_job_of_bullmq_once(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str
-) -> None:
-    """No worker runs: jobs that wait, are delayed or have a priority, and two promoters."""
-    kinds = ({}, {"priority": 3}, {"delay": 100})
-    queue.add_many(NewJob({}, expire_after_ms=200, **kinds[n % 3]) for n in range(300))
-    with Promoter(redis_url, ["q"], prefix=prefix) as one, Promoter(redis_url, ["q"], prefix=prefix) as other:
-        wait_until(lambda: queue.counts()["failed"] == 300, "all jobs to expire")
-        wait_until(lambda: one.done.expired + other.done.expired == 300, "the promoters to count them")
-    failures = [event for _, event in client.xrange(queue.handle.keys["events"]) if event[b"event"] == b"failed"]
-    assert len({event[b"jobId"] for event in failures}) == len(failures) == 300
-
-
 def test_a_write_whose_chunks_are_gone_ends_no_promoter(
     redis_url: str, prefix: str, client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,21 +99,6 @@ def test_a_write_whose_chunks_are_gone_ends_no_promoter(
             wait_until(lambda: (broken.counts()["wait"], whole.counts()["wait"]) == (2, 3), "the other writes")
             assert promoter.running
     assert "queue a: chunks were gone from Redis after 0 of 3 rows" in caplog.text
-
-
-@pytest.mark.usefixtures("only_signals")
-def test_a_promoter_wakes_for_queues_in_several_slots_of_a_cluster(own_redis: Callable[..., EmbeddedRedis]) -> None:
-    url = own_redis({"cluster-enabled": "yes"}).url
-    with Redis.from_url(url) as client:
-        become_cluster(client)
-    queues = [BullQueue(name, url=url, protocol="bullmq") for name in ("{a}", "{b}")]
-    for queue in queues:
-        queue.add({}, delay=DAY_MS)
-    with Promoter(url, ["{a}", "{b}"], protocol="bullmq", rescue=False):
-        for n in range(1, 3):
-            for queue in queues:
-                queue.add({}, delay=150)
-                wait_until(lambda: queue.counts()["wait"] == n, "the job to wait")  # noqa: B023 - waits here
 
 
 def test_a_promoter_finds_new_queues_that_match_its_glob(
@@ -150,14 +121,26 @@ def test_a_promoter_finds_new_queues_that_match_its_glob(
         assert other.counts()["delayed"] == 1
 
 
-def test_several_promoters_promote_each_job_once(queue: BullQueue, redis_url: str, prefix: str) -> None:
+def test_several_promoters_promote_each_job_once_and_fail_each_expired_one_once(
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str
+) -> None:
+    """No worker runs: jobs that expire wait, are delayed, or have a priority."""
     ids = queue.add_many(NewJob({"n": n}, delay=100 + n % 50) for n in range(2_000)).ids
+    kinds = ({}, {"priority": 3}, {"delay": 100})
+    queue.add_many(NewJob({}, expire_after_ms=200, **kinds[n % 3]) for n in range(300))
     promoters = [Promoter(redis_url, ["q"], prefix=prefix, protocol="bullmq").start() for _ in range(3)]
-    wait_until(lambda: sum(one.done.promoted for one in promoters) >= 2_000, "all jobs to be promoted")
+    wait_until(lambda: sum(one.done.expired for one in promoters) >= 300, "the other jobs to expire")
+    wait_until(lambda: {job.id for job in queue.page("wait")} == {*ids}, "all jobs to be promoted")
     for promoter in promoters:
         promoter.stop()
-    assert sum(promoter.done.promoted for promoter in promoters) == 2_000
-    assert sorted(job.id for job in queue.page("wait")) == sorted(ids)
+    assert sum(promoter.done.expired for promoter in promoters) == 300
+    events = [event for _, event in client.xrange(queue.handle.keys["events"])]
+    failed = [event[b"jobId"] for event in events if event[b"event"] == b"failed"]
+    promoted = [
+        event[b"jobId"] for event in events if (event[b"event"], event.get(b"prev")) == (b"waiting", b"delayed")
+    ]
+    assert len({*failed}) == len(failed) == 300
+    assert len({*promoted}) == len(promoted) >= 2_000
 
 
 def test_a_rescuer_rescues_stalled_jobs(queue: BullQueue, redis_url: str, prefix: str) -> None:

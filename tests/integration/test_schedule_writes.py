@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, Promoter, RunningJob
+from spark_bull import BullQueue, ConnectionLost, OptionError
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.write_records import Identity
 from tests.support.dump import Dump, difference, dump
-from tests.support.wait import wait_until
 from tests.support.without_spark import ScheduleSink
-from tests.support.worker import OurWorker
 
 HOUR = 3_600_000
 SCHEMA = StructType(
@@ -66,27 +60,9 @@ def test_schedulers_are_visible_after_the_commit(queue: BullQueue, sink: StartSi
     assert (record.state, record.jobs, record.added, record.rejected) == ("finished", 300, 300, 0)
 
 
-def test_a_further_attempt_of_a_task_has_no_effect(
-    queue: BullQueue, sink: StartSink, client: Redis, prefix: str
-) -> None:
-    write = sink()
-    write.attempt(rows(0, 10))
-    write.task(rows(0, 10))
-    write.commit()
-    before = public(client, prefix)
-    write.attempt(rows(0, 10))
-    assert difference(before, public(client, prefix)) == []
-    assert sum(queue.counts().values()) == 10
-
-
 @pytest.mark.parametrize("identified", ["batch", "stream"])
 def test_a_replayed_write_changes_nothing(
-    queue: BullQueue,
-    sink: StartSink,
-    client: Redis,
-    prefix: str,
-    identified: str,
-    caplog: pytest.LogCaptureFixture,
+    queue: BullQueue, sink: StartSink, client: Redis, prefix: str, identified: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def write() -> None:
         options = {"txnAppId": "plans", "txnVersion": "7"} if identified == "batch" else {}
@@ -195,81 +171,3 @@ def test_waiting_jobs_of_schedulers_are_found_in_a_long_list_in_several_calls(
     assert positions == [0, 1, 2, 3, 4, 5]
     assert client.llen(queue.handle.keys["wait"]) == others + 20
     assert [found.data for found in sorted(queue.schedulers(), key=lambda one: one.id)] == [{"n": n} for n in range(20)]
-
-
-SECOND = 1_000
-
-
-class Run(NamedTuple):
-    """A job of a schedule: when it was due, was added, and was claimed by a worker, ms since 1970; 0: not yet."""
-
-    due: int
-    added: int
-    claimed: int
-
-
-@contextmanager
-def workers(queue: BullQueue, number: int, started: Counter[str]) -> Iterator[None]:
-    """Workers that count the jobs which they start."""
-
-    def count(job: RunningJob) -> None:
-        started[job.id] += 1
-
-    handle = queue.handle
-    with ExitStack() as running:
-        promoter = Promoter(
-            handle.connection.settings.url, [queue.name], prefix=handle.keys.prefix, protocol=queue.protocol
-        )
-        running.enter_context(promoter)
-        for _ in range(number):
-            running.enter_context(OurWorker(handle, count, chunk_size=200, lock_ms=600_000))
-        yield
-
-
-def runs_of(queue: BullQueue) -> dict[str, list[Run]]:
-    """All jobs of each job scheduler by the times when they were due."""
-    runs: dict[str, list[Run]] = defaultdict(list)
-    for state in ("completed", "active", "wait", "delayed"):
-        for job in queue.page(state):
-            schedule, _, due = job.id.rpartition(":")
-            runs[schedule].append(Run(int(due), job.timestamp or 0, job.processed_on or 0))
-    return {schedule: sorted(found) for schedule, found in runs.items()}
-
-
-@pytest.mark.parametrize("protocol", ["bull", "bullmq"])
-@pytest.mark.parametrize(
-    ("schedulers", "seconds"),
-    [pytest.param(30, 3, marks=pytest.mark.rest), pytest.param(1_000, 60, marks=pytest.mark.soak)],
-)
-def test_each_second_of_each_scheduler_runs_once(
-    own_redis: type[EmbeddedRedis], protocol: str, schedulers: int, seconds: int
-) -> None:
-    started: Counter[str] = Counter()
-    with BullQueue("q", url=own_redis().url, protocol=protocol) as queue:
-        # Without an offset, times of BullMQ depend on when the job scheduler was created.
-        offset = 500 if protocol == "bullmq" else None
-        for n in range(schedulers):
-            queue.upsert_scheduler(f"s{n}", every=SECOND, offset=offset)
-        first = (int(time.time()) + 2) * SECOND + (offset or 0)
-        until = first + seconds * SECOND
-        with workers(queue, 2, started):
-            unfinished = ("ZCOUNT", queue.handle.keys["repeats"], "-inf", until + SECOND - 1)
-            wait_until(lambda: queue.handle.connection.call(*unfinished) == 0, "the last second to be over")
-        runs = runs_of(queue)
-    ran = skipped = late = 0
-    assert len(runs) == schedulers
-    for found in runs.values():
-        # No second of the window is before the first job or after the last one, and none has two jobs.
-        assert found[0].due <= first
-        assert found[-1].due >= until
-        assert len({run.due for run in found}) == len(found)
-        for run, following in pairwise(found):
-            # As in Node, times are skipped that were over when the job scheduler went on.
-            is_next = following.due == run.due + SECOND
-            assert is_next or following.added >= run.due + SECOND
-            skipped += len(range(max(first, run.due + SECOND), min(until, following.due), SECOND))
-            if first <= run.due < until:
-                ran, late = ran + 1, max(late, run.claimed - run.due)
-    assert {job_id: times for job_id, times in started.items() if times > 1} == {}
-    print(f"\n{protocol}: {ran:,} runs of {schedulers:,} schedulers in {seconds} s, {skipped} skipped, {late} ms late")
-    assert ran + skipped == schedulers * seconds

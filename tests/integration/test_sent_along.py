@@ -11,10 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 from pyspark.serializers import read_int, write_int, write_with_length
-from pyspark.sql.streaming.python_streaming_source_runner import (
-    CHECK_SUPPORTED_FEATURES_ID,
-    SUPPORTS_ADMISSION_CONTROL,
-)
+from pyspark.sql.streaming.python_streaming_source_runner import CHECK_SUPPORTED_FEATURES_ID, SUPPORTS_ADMISSION_CONTROL
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.spark.schemas import CLAIM_SCHEMA

@@ -29,10 +29,7 @@ OwnRedis = Callable[..., EmbeddedRedis]
 # Versions before 6 have no HELLO.
 @pytest.mark.parametrize("config", [{"requirepass": "open-sesame"}, WITHOUT_HELLO])
 def test_a_server_that_is_too_old_is_named_with_its_version(
-    own_redis: OwnRedis,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    config: dict[str, str],
+    own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], config: dict[str, str]
 ) -> None:
     server = own_redis(config)
     with Redis.from_url(server.url, protocol=2) as client:

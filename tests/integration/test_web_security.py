@@ -175,10 +175,7 @@ def test_a_token_removes_no_children_in_queues_that_do_not_exist_for_it(redis_ur
 def test_a_reverse_proxy_has_the_server_under_a_path(redis_url: str, prefix: str, queue: BullQueue, kept: bool) -> None:
     """kept: whether the proxy passes the path on."""
     root = "/bull" if kept else ""
-    with (
-        serving(url=redis_url, prefix=prefix, root_path="/bull") as web,
-        httpx.Client(base_url=web.url + root) as user,
-    ):
+    with serving(url=redis_url, prefix=prefix, root_path="/bull") as web, httpx.Client(base_url=web.url + root) as user:
         assert user.get("/").headers["location"] == "/bull/login"
         signed_in = user.post("/login", data={"token": WRITE_TOKEN})
         assert signed_in.headers["location"] == "/bull/"

@@ -84,14 +84,6 @@ def check_work(history: History) -> list[Violation]:
     return [*_check_holders(history), *_check_outcomes(history), *_check_results(history)]
 
 
-def repeats(history: History) -> int:
-    """How often a job started again that had not been sent back: what at-least-once work allows."""
-    starts = Counter(row for op in history.of("claim") for row in op.jobs)
-    asked = Counter(row for op in history.of("retry") for row in op.jobs)
-    asked.update(row for op in history.of("settle") if op.answer not in FINAL for row in op.jobs)
-    return sum(max(0, times - 1 - asked[row]) for row, times in starts.items())
-
-
 class Hold(NamedTuple):
     """A time in which a token surely holds the lock of a job, ns."""
 

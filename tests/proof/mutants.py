@@ -54,16 +54,9 @@ MUTANTS = [
         seed=7,
     ),
     _in_writes(
-        "a write that was given up can be registered",
-        "write/decide",
-        "redis.call('HSET', key.write, 'deadline', 0)",
+        "a write that was given up can be registered", "write/decide", "redis.call('HSET', key.write, 'deadline', 0)"
     ),
-    _in_writes(
-        "a late task stages into a registered write",
-        "write/stage",
-        "if ttl == -1 then",
-        "if false then",
-    ),
+    _in_writes("a late task stages into a registered write", "write/stage", "if ttl == -1 then", "if false then"),
     _in_writes(
         "a commit leaves the chunk that it has added",
         "lib/writes",
@@ -92,11 +85,7 @@ MUTANTS = [
         seed=1,
     ),
     _in_work(
-        "a finished job is discovered in every look",
-        "lib/results",
-        "if known[i] ~= time then",
-        "if true then",
-        seed=2,
+        "a finished job is discovered in every look", "lib/results", "if known[i] ~= time then", "if true then", seed=2
     ),
     _in_work(
         "a job that was retried is deleted with its old result",
