@@ -13,19 +13,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from benchmarks.calling import BULLMQ, OURS
-from benchmarks.calling import Called as CalledRows
-from benchmarks.calling import medians as calling_medians
-from benchmarks.calling import verdicts as calling_verdicts
-from benchmarks.command import medians
 from benchmarks.dispatch import Measured, verdicts
 from benchmarks.floor import SIDES
-from benchmarks.report import Verdict, percentile
+from benchmarks.report import Verdict
 from benchmarks.servers import starting
 from benchmarks.stock import stock_redis
 from benchmarks.trials import (
     BASE,
-    Waited,
     check_all_completed,
     fresh_server,
 )
@@ -66,23 +60,6 @@ def test_writes_are_compared_with_the_faster_peer() -> None:
     assert broken(4 * 120) == []
     assert broken(3.9 * 120) == ["exactly-once, string, x addBulk"]
     assert "at-least-once, string, x addBulk" in broken(4 * 100)
-
-
-def test_calls_must_be_faster_than_those_of_bullmq_and_take_no_more_of_redis() -> None:
-    peer = CalledRows(8_000, 60.0)
-    assert not_kept(calling_verdicts({OURS: CalledRows(10_000, 60.0), BULLMQ: peer})) == []
-    slow = calling_medians([CalledRows(9_999, 61.0), CalledRows(1, 99.0), CalledRows(20_000, 1.0)])
-    assert not_kept(calling_verdicts({OURS: slow, BULLMQ: peer})) == [
-        "jobs/s, call / BullMQ",
-        "Redis' CPU per job, call / BullMQ",
-    ]
-
-
-def test_medians_and_percentiles() -> None:
-    runs = {"a": [Waited(1, 9, 9), Waited(3, 5, 5), Waited(2, 7, 7)], "b": [Waited(4, 8, 8)]}
-    assert medians(runs) == {"a": Waited(2, 7, 7), "b": Waited(4, 8, 8)}
-    values = [*range(100, 0, -1)]
-    assert [percentile(values, percent) for percent in (50, 99, 99.5, 100, 0)] == [50, 99, 100, 100, 1]
 
 
 @pytest.mark.rest

@@ -54,24 +54,6 @@ def test_errors_logs_helps_and_docstrings_are_short_and_clear() -> None:
     assert long + [(name, text) for name, text in found if re.search(UNCLEAR, text)] == []
 
 
-def test_texts_of_a_module_are_found(tmp_path: Path) -> None:
-    source = tmp_path / "module.py"
-    docstring = '"""Module.\n\n    code\n\nReturns:\n  One\n  value.\n"""'
-    source.write_text(docstring + '\nraise Wrong(f"expected {x:,} jobs, " "got: {}")\nadd(help="so")\n')
-    found = [[*parts(text)] for text in texts(source)]
-    assert found == [["Module.", "One\n  value."], ["expected … jobs, got: {}"], ["so"], []]
-
-
-def test_long_sentences_are_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    words = "one `two words` " * 10
-    page.write_text(
-        f"# Title\n\n- A {words}\n  {words}end.\n- Short.\n\n| {words} | {words}; {words} |\n\n```sh\n{words}\n```\n"
-    )
-    assert [is_long(one) for one in sentences(page)] == [False, True, False, False, False, False]
-    assert len(without_code(page).split()) == 161
-
-
 def is_long(sentence: str) -> bool:
     return len(sentence.split()) > MOST_WORDS_OF_A_SENTENCE
 

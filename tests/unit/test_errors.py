@@ -83,9 +83,10 @@ def test_the_nearest_name_is_suggested_if_there_is_one() -> None:
 
 
 def test_a_control_error_is_parsed_from_a_trace() -> None:
-    damaged, limit = JobDamaged("expected `data` of job 7 to be JSON"), RateLimitError(60)
+    damaged = JobDamaged("expected `data` of job 7 to be JSON")
     delays, never = (DelayedError(50), DelayedError(until=2**40)), UnrecoverableError("never again")
-    for error in (never, damaged, *delays, limit, ReturnedError("for another worker"), WaitingForChildren()):
+    limits = (RateLimitError(60), RateLimitError(70, group=True))
+    for error in (never, damaged, *delays, *limits, ReturnedError("for another worker"), WaitingForChildren()):
         text = "".join(traceback.format_exception(error))
         again = control_error(f"An exception was thrown from the Python worker.\n{text}\n\tat org.apache.spark.X")
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

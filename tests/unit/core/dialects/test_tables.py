@@ -21,7 +21,6 @@ from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.store.scripts import load
 from spark_bull.spark.json.job_columns import column_of
-from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
 
 COLUMNS = get_args(FeatureColumn)
 #: The dialects, and the versions of BullMQ, by their columns.
@@ -31,45 +30,6 @@ VERSIONS = {
     "bullmq-5": ("bullmq", "bullmq:5.81.5"),
     "bullmq-6": ("bullmq", "6"),
 }
-#: What each column has, in the order of the columns: 1 for yes.
-TABLE = {
-    "ageing": "0011",
-    "classic-cron": "0110",
-    "custom-events": "0011",
-    "deduplication": "0111",
-    "client-names": "0111",
-    "event-stream": "0011",
-    "failed-attempt-events": "1000",
-    "finish-times": "0111",
-    "flows": "0011",
-    "integer-ids": "1100",
-    "interval-offsets": "0011",
-    "interval-starts": "0011",
-    "jitter": "0011",
-    "keep-rules": "0111",
-    "limiter-delays": "0100",
-    "limiter-groups": "0100",
-    "metrics": "0111",
-    "paused-list": "1110",
-    "priorities": "0111",
-    "priority-queues": "1000",
-    "queue-limits": "0011",
-    "retry-at-limit": "0010",
-    "scheduler-hashes": "0011",
-    "schedulers": "0111",
-    "start-limits": "0011",
-    "telemetry": "0011",
-    "worker-names": "0011",
-}
-
-
-def test_each_dialect_and_version_has_the_features_of_its_column() -> None:
-    assert {name for name, _ in VERSIONS.values()} == {*DIALECTS}
-    found = {
-        feature: "".join(str(int(DIALECTS[name].has(feature, version))) for name, version in VERSIONS.values())
-        for feature in FEATURES
-    }
-    assert found == TABLE
 
 
 def test_the_table_has_a_row_for_each_feature_and_a_dialect_for_each_column() -> None:
@@ -124,21 +84,6 @@ def test_the_scripts_of_a_dialect_claim_the_fields_that_the_table_has(dialect: D
     names = re.search(r"^local CLAIM_FIELDS = \{(.*?)\}", source, re.DOTALL | re.MULTILINE)
     assert names, f"expected CLAIM_FIELDS in {dialect.script('work')}"
     assert set(re.findall(r"'(\w+)'", names[1])) == set(dialect.claim_fields.values())
-
-
-def test_the_views_have_the_columns_that_the_documentation_names() -> None:
-    assert SCHEMAS["jobs"].simpleString() == (
-        "struct<queue:string,id:string,state:string,name:string,data:string,opts:string,progress:string,"
-        "returnvalue:string,failedReason:string,stacktrace:array<string>,attemptsMade:int,attemptsStarted:int,"
-        "stalledCounter:int,returnedCounter:int,timestamp:timestamp,processedOn:timestamp,finishedOn:timestamp,delay:bigint,"
-        "runAt:timestamp,priority:bigint,processedBy:string,parentKey:string,deduplicationId:string,"
-        "repeatJobKey:string>"
-    )
-    assert CLAIM_SCHEMA.simpleString() == (
-        "struct<queue:string,id:string,token:string,name:string,data:string,opts:string,timestamp:timestamp,"
-        "attemptsMade:int,attemptsStarted:int,stalledCounter:int,priority:bigint,progress:string,parentKey:string,"
-        "deferredFailure:string>"
-    )
 
 
 def test_the_counter_of_stalls_is_shown_without_the_number_with_which_it_begins() -> None:

@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_bull import Guard
 from spark_bull.core.errors import JobDamaged, OptionError
@@ -33,15 +31,11 @@ def test_a_condition_has_a_measure_a_threshold_and_a_window(text: str, condition
     [
         ("often", "expected `pause_when` to be a condition such as 'failedRate > 0.2 over 1m' or"),
         (7, "to be a condition such as .*, got: 7"),
-        ("failed > 5 within 1m", "to be a condition such as"),
         ("waiting > 5 over 1m", "expected one of failedRate, failed in `pause_when`, got: waiting"),
         ("failedRate < 0.2 over 1m", "expected > or >= after `failedRate` in `pause_when`, got: <"),
         ("failedRate > 20 over 1m", "expected a number from 0 to 1 after `>` in `pause_when`, got: 20"),
-        ("failedRate > 20% over 1m", "expected a number from 0 to 1 .* got: 20%"),
         ("failed >= nan over 1m", "expected a number >= 0 after `>=` in `pause_when`, got: nan"),
-        ("failed > inf over 1m", "expected a number >= 0 .* got: inf"),
         ("failed > 5", "expected `over` and a time from 1s to 1d, .* at the end in `pause_when`, got: nothing"),
-        ("failed > 5 over soon", "`over` and a time .* got: soon"),
         ("failed > 5 over 2d", "`over` and a time from 1s to 1d, .* got: 2d"),
     ],
 )
@@ -74,16 +68,6 @@ def test_the_sign_of_a_pause_says_who_has_paused() -> None:
 def test_a_text_that_is_no_json_or_has_no_finite_value_remains_a_text() -> None:
     for text in ("", "plain", "{", "NaN", "-Infinity", "1e999", '{"n": -1e999}', "[" * 100_000, None):
         assert json_or_text(text) == text
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-        lambda values: st.lists(values) | st.dictionaries(st.text(), values),
-    )
-)
-def test_json_is_parsed(value: Any) -> None:
-    assert json_or_text(json.dumps(value)) == value
 
 
 def test_payloads_are_parsed_as_by_python_or_damaged() -> None:

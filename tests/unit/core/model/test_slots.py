@@ -19,45 +19,11 @@ from spark_bull.core.model.limits import (
     SlotRange,
     SlotRate,
     SlotScale,
-    slots_for,
     wanted_slots,
 )
 
 LIMITS = SlotRange(1, 40)
 LOOK_S = 2.0
-
-
-def test_a_backlog_needs_the_slots_that_start_it_within_the_target() -> None:
-    rates = {(0, 1.0): 0, (0, None): 0, (7, None): 1, (300, 1.0): 10, (300, 0.5): 20, (3, 100.0): 0.001}
-    for (waiting, per_s), slots in rates.items():
-        assert slots_for(waiting, per_s, 30.0) == pytest.approx(slots)
-
-
-def test_the_number_grows_to_what_the_backlog_needs_but_at_most_to_the_double() -> None:
-    cases = {(0.5, 0): 1, (12.1, 10): 13, (100.0, 10): 20, (100.0, 30): 40, (10.9, 10): 10, (0.0, 10): 10, (5.0, 0): 1}
-    for (for_backlog, current), wanted in cases.items():
-        assert wanted_slots([Need(current, for_backlog)], current, SlotRange(0, 40)) == wanted
-
-
-@pytest.mark.parametrize(
-    ("looks", "busy", "for_backlog", "wanted"),
-    [
-        (LOOKS - 1, 0.0, 0.0, 10),
-        (LOOKS, 0.0, 0.0, 1),
-        (LOOKS, 7.5, 0.0, 8),
-        (LOOKS, 8.5, 0.0, 10),
-        (LOOKS, 0.0, 3.2, 4),
-    ],
-)
-def test_the_number_shrinks_to_what_was_enough_for_some_looks(
-    looks: int, busy: float, for_backlog: float, wanted: int
-) -> None:
-    assert wanted_slots([Need(busy, for_backlog)] * looks, 10, LIMITS) == wanted
-
-
-def test_one_look_with_a_backlog_keeps_the_slots() -> None:
-    needs = [Need(0.0, 0.0)] * 3 + [Need(0.0, 9.0)] + [Need(0.0, 0.0)] * (LOOKS - 4)
-    assert wanted_slots(needs, 10, LIMITS) == 10
 
 
 @given(

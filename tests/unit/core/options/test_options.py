@@ -40,16 +40,11 @@ SECRET = "hunter2"
     ("name", "text", "value"),
     [
         ("chunkSize", " 250 ", 250),
-        ("retryMs", "6380", 6380),
-        ("scanKeys", "TRUE", True),
         ("scanKeys", "no", False),
         ("confirmObliterate", "1", True),
         ("protocol", "BullMQ", "bullmq"),
-        ("delivery", "At-Least-Once", "at-least-once"),
         ("name", "Send It", "Send It"),
-        ("backoff", "500", 500),
         ("backoff", '{"type": "exponential", "delay": 250}', {"type": "exponential", "delay": 250}),
-        ("removeOnComplete", "true", True),
         ("removeOnComplete", "100", 100),
         ("removeOnFail", '{"age": 60}', {"age": 60}),
         ("opts", '{"stackTraceLimit": 5}', {"stackTraceLimit": 5}),
@@ -65,10 +60,8 @@ def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
     ("text", "start"),
     [
         ("Latest", "latest"),
-        ("1969-12-31", "earliest"),
         ("2030-01-02T03:04:05Z", "1893553445000"),
         ("2030-01-02T05:04:05.678+02:00", "1893553445678"),
-        ("2030-01-02", "1893542400000"),
         # As a float, this time is a ms less.
         ("2004-03-15T07:55:47.472Z", "1079337347472"),
         ("1700000000123", "1700000000123"),
@@ -81,21 +74,14 @@ def test_a_stream_starts_at_an_end_or_a_time(text: str, start: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "expectation"),
     [
-        ("chunkSize", "0", "an integer from 1 to 2,000"),
         ("chunkSize", "2001", "an integer from 1 to 2,000"),
-        ("chunkSize", "many", "an integer from 1 to 2,000"),
         ("stageTtlMs", "10", "an integer >= 1,000"),
         ("scanKeys", "maybe", "true or false"),
         ("protocol", "kue", "one of auto, bull-1, bull, bullmq"),
         ("delivery", "twice", "one of exactly-once, at-least-once"),
         ("backoff", "soon", "ms, or a JSON object with type and delay"),
-        ("backoff", '"500"', "ms, or a JSON object with type and delay"),
-        ("backoff", "[1]", "ms, or a JSON object with type and delay"),
         ("removeOnFail", "all", "true, false, a count, or an object"),
-        *[
-            ("addressMap", text, "addresses and those")
-            for text in ("a", "a=b=c", "a=", "=b", "a=b:x", "a=b:0", '{"a": 1}')
-        ],
+        *[("addressMap", text, "addresses and those") for text in ("a", "a=b=c", "=b", "a=b:0", '{"a": 1}')],
         ("opts", "[]", "a JSON object"),
     ],
 )
@@ -127,16 +113,8 @@ def test_names_are_matched_without_regard_to_case() -> None:
         assert (options.chunk_size, options.txn_app_id, options.txn_version) == (7, "A", 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("que", "queue"),
-        ("passwort", "password"),
-        ("zzz", ""),
-        # `view` is of another scope.
-        ("viev", ""),
-    ],
-)
+# `view` is of another scope.
+@pytest.mark.parametrize(("name", "near"), [("passwort", "password"), ("zzz", ""), ("viev", "")])
 def test_an_unknown_option_is_refused_with_the_nearest_one_of_its_scope(name: str, near: str) -> None:
     advice = rf" \(did you mean `{near}`\?\)" if near else "$"
     with pytest.raises(OptionError, match=f"^unknown option `{name}`{advice}"):
@@ -147,17 +125,8 @@ def test_an_unknown_option_is_refused_with_the_nearest_one_of_its_scope(name: st
     ("name", "scope", "message"),
     [
         ("view", WriteOptions, "is for reads, not for writes"),
-        ("delivery", ReadOptions, "is for writes, not for reads"),
         ("states", WorkOptions, "is for reads, not for a Worker"),
-        *(
-            (name, scope, f"is for writes, not for {scope.title}")
-            for name, scope in (
-                ("maxLength", ScheduleOptions),
-                ("whenFull", ManageOptions),
-                ("onFinish", ScheduleOptions),
-                ("expireAfterMs", ManageOptions),
-            )
-        ),
+        ("maxLength", ScheduleOptions, f"is for writes, not for {ScheduleOptions.title}"),
         *(
             ("shards", scope, rf".*not for {scope.title}: give the name of one shard, such as mail\{{0\}}, as `queue`$")
             for scope in (ScheduleOptions, ManageOptions, SettleOptions, ClaimOptions)
@@ -179,25 +148,11 @@ def test_a_retention_rule_may_be_a_value_or_a_text() -> None:
 
 
 def test_an_invalid_rule_number_or_limiter_is_refused() -> None:
+    limiter = {"max": 3, "duration": 1}
     wrong: dict[tuple[str, str], tuple[Any, ...]] = {
-        ("remove_on_fail", "true, false, a count, or an object"): (
-            "no",
-            "",
-            "null",
-            -2,
-            [],
-            {},
-            {"ages": 5},
-            {"age": "5"},
-        ),
-        ("lock_ms", "an integer >= 300, got: "): (True, 1.5, "soon", 299, "299"),
-        ("limiter", "an object such as"): (
-            *({"max": 3}, {"max": 3, "duration": 0}, {"max": True, "duration": 1}, "3/s", 3),
-            *(
-                {"max": 3, "duration": 1, name: value}
-                for name, value in (("groupKey", ""), ("by", "a"), ("bounceBack", 1))
-            ),
-        ),
+        ("remove_on_fail", "true, false, a count, or an object"): ("", "null", -2, [], {"ages": 5}, {"age": "5"}),
+        ("lock_ms", "an integer >= 300, got: "): (True, 1.5, "soon", 299),
+        ("limiter", "an object such as"): ({"max": 3}, {"max": True, "duration": 1}, 3, limiter | {"groupKey": ""}),
     }
     for (name, expected), given_values in wrong.items():
         for value in given_values:
@@ -275,11 +230,6 @@ def test_options_that_do_not_go_together_are_refused(raw: dict[str, str], messag
         parse_options(raw, WriteOptions)
 
 
-def test_settings_of_redis_py_pass_through() -> None:
-    options = parse_options({"redis.Socket_Keepalive": "true", "redis.client_name": "Me"}, WriteOptions)
-    assert options.redis.extra == (("client_name", "Me"), ("socket_keepalive", "true"))
-
-
 def test_a_setting_with_an_option_of_its_own_does_not_pass_through() -> None:
     for name in ("redis.password", "redis.host", "redis.decode_responses"):
         with pytest.raises(OptionError, match=f"`{name}` cannot be passed to redis-py"):
@@ -334,33 +284,27 @@ def is_refused(parse: Parse, name: str, scope: type[Options], value: Any) -> boo
     return bool(refusal)
 
 
-@pytest.mark.parametrize(("rows", "parse"), [(OF_SPARK, parse_options), (OF_PYTHON, parse_arguments)])
+@pytest.mark.parametrize(
+    ("rows", "parse", "tried_values"),
+    [(OF_SPARK, parse_options, texts()), (OF_PYTHON, parse_arguments, texts() | values())],
+    ids=["Spark", "Python"],
+)
 @each_number
-def test_an_option_takes_a_text_or_refuses_it_by_its_name(rows: Rows, parse: Parse, cases: int) -> None:
+def test_an_option_takes_a_value_or_refuses_it_by_its_name(
+    rows: Rows, parse: Parse, tried_values: st.SearchStrategy[Any], cases: int
+) -> None:
     refused = set[str]()
 
     @tried(cases)
-    @given(texts())
+    @given(tried_values)
     @example(DEEP)
     @example("0\x1f")
     @example("9" * 5_000)
-    def send(text: str) -> None:
-        refused.update(name for name, scope in rows if is_refused(parse, name, scope, text))
+    def send(value: Any) -> None:
+        refused.update(name for name, scope in rows if is_refused(parse, name, scope, value))
 
     send()
     assert len(refused) > 20
-
-
-@each_number
-def test_an_argument_takes_a_value_or_refuses_it_by_its_name(cases: int) -> None:
-    @tried(cases)
-    @given(values())
-    @example(DEEP)
-    def send(value: Any) -> None:
-        for name, scope in OF_PYTHON:
-            is_refused(parse_arguments, name, scope, value)
-
-    send()
 
 
 @each_number

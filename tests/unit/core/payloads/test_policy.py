@@ -101,14 +101,6 @@ def test_only_texts_above_the_limit_with_a_source_are_stored(root: str) -> None:
     assert policy.sealed(MAIL, "data", LARGE + " ", "1") != LARGE + " "
 
 
-def test_files_are_whole_under_their_names(tmp_path: Path) -> None:
-    policy = PayloadPolicy((), str(tmp_path / "jobs"), 100)
-    kept = policy.sealed(MAIL, "data", LARGE, "1")
-    (path,) = [one for one in (tmp_path / "jobs").rglob("*") if one.is_file()]
-    assert path.read_text() == LARGE
-    assert json.loads(kept)["$stored"]["path"] == path.relative_to(tmp_path / "jobs").as_posix()
-
-
 def test_the_name_of_a_queue_is_one_segment_as_encode_uri_component_makes_it(root: str) -> None:
     names = {"a/b": "a%2Fb", "..": "%2E%2E", ".": "%2E", "é ~!*'()": "%C3%A9%20~!*'()", "m{3}": "m"}
     for queue, folder in names.items():

@@ -1,4 +1,4 @@
-"""Where keys are, what is wrong with them, and the texts that they seal."""
+"""Where keys are, what is wrong with them, and the texts that do not open."""
 
 from __future__ import annotations
 
@@ -18,16 +18,6 @@ from spark_bull.core.payloads.seal import NotOpened, key_of, seal, unseal
 
 KEY, OTHER, BOUND = b"k" * 32, b"o" * 32, b"spark_bull:data:bull:mail"
 texts = st.text(st.characters(exclude_categories=["Cs"]))
-
-
-@given(texts, texts | st.none())
-def test_a_sealed_text_opens_again_and_is_a_json_object_without_it(text: str, source: str | None) -> None:
-    sealed = seal(text, "a", KEY, BOUND, source)
-    assert unseal(sealed, {"b": OTHER, "a": KEY}, BOUND) == text
-    parts = json.loads(sealed)["$sealed"]
-    assert (parts["v"], parts["kid"], [*parts]) == (1, "a", ["v", "kid", "iv", "ct"])
-    # As JSON.stringify writes it.
-    assert json.dumps(json.loads(sealed), separators=(",", ":")) == sealed
 
 
 @given(texts, texts, texts)
@@ -60,9 +50,7 @@ def damaged(**parts: object) -> str:
         (seal("1", "a", KEY, BOUND + b"2", "job"), {"a": KEY}, "it was sealed for another queue or field"),
         (seal("1", "a", KEY, BOUND, "job"), {"b": KEY, "c": OTHER}, "one of the keys b, c, got key 'a': add it"),
         (damaged(ct="AAAA"), {"a": KEY}, "the text is damaged"),
-        (damaged(iv="AAAA"), {"a": KEY}, "the text is damaged"),
         (damaged(ct="?"), {"a": KEY}, "have `iv` and `ct` in base64, got something else: it is damaged"),
-        (damaged(iv=7), {"a": KEY}, "have `iv` and `ct` in base64"),
         (damaged(kid=[]), {"a": KEY}, "got key []"),
         (damaged(v=2), {"a": KEY}, "have version 1, got 2: a newer spark_bull has written it"),
         (
@@ -70,7 +58,6 @@ def damaged(**parts: object) -> str:
             {"a": KEY},
             "be an object `$sealed` with its version `v`, got: '{\"$sealed\":7}': it is damaged",
         ),
-        ('{"$sealed":', {"a": KEY}, "it is damaged"),
     ],
 )
 def test_what_does_not_open_says_why_and_shows_no_key(text: str, keys: dict[str, bytes], why: str) -> None:
@@ -128,7 +115,6 @@ def test_an_environment_variable_holds_a_key(monkeypatch: pytest.MonkeyPatch) ->
     ("content", "got"),
     [
         (base64.b64encode(RAW[:16]), "got 16 bytes"),
-        (RAW[:16].hex().encode(), "got 16 bytes"),
         (b"secret word", "got 11 characters of something else"),
         (b"", "got 0 bytes"),
     ],

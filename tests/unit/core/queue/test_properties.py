@@ -68,10 +68,6 @@ def test_percentiles_are_those_of_pandas(durations: list[int]) -> None:
     assert [found.p50, found.p95, found.p99] == pytest.approx(list(of_pandas))
 
 
-def test_without_durations_there_are_no_percentiles() -> None:
-    assert percentiles([]) is None
-
-
 DIALECT = DIALECTS["bullmq"]
 IDS = st.one_of(st.text(max_size=3), st.sampled_from(["1", "a-1", '"', '","b":"', "\\", 'a"}', "\n", "é", ""]))
 #: Parts of texts; %s stands for the id as it is, %r for its JSON text.

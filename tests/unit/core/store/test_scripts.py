@@ -40,69 +40,10 @@ def made_in(source: str) -> list[str]:
     return re.findall(r"^(?:lib\[\d+\](?:, )?)+ = (.*)$", source, re.MULTILINE)
 
 
-def test_a_script_of_a_dialect_with_types_of_keys_checks_them_first() -> None:
-    files = {
-        "a/b/x.lua": script("return key.wait", keys=""),
-        "c/x.lua": script("return key.wait", keys=""),
-        "lib/jobs.lua": "local function check_types()\nend",
-        "a/lib/key_types.lua": "local KEY_TYPES = {\n  paused = 'list',\n  wait = 'list',\n}",
-    }
-    checking, other = (assemble(name, reader(files)).source for name in ("a/b/x", "c/x"))
-    assert checking.count("LLEN") == 1, "only keys that the script has"
-    assert checking.index("call('LLEN', key[1])") < checking.index("lib[1]({[key[1]] = 'list'}, why)")
-    assert checking.index("LLEN") < checking.index("return key[1]")
-    assert ("LLEN" in other, "check_types" in other) == (False, False)
-
-
-def test_the_contract_is_read_from_the_head() -> None:
-    made = assemble("a", reader({"a.lua": script(keys="wait stages...", args="chunk now")}))
-    assert (made.name, made.keys, made.args, made.returns) == ("a", ("wait", "stages..."), ("chunk", "now"), "nothing")
-    assert re.fullmatch("[0-9a-f]{40}", made.sha)
-    none = assemble("a", reader({"a.lua": script(keys="", args="")}))
-    assert (none.keys, none.args, none.sha == made.sha) == ((), (), False)
-
-
-def test_keys_and_args_are_those_of_the_code_and_of_its_includes() -> None:
-    files = {
-        "a.lua": "-- @args ids...\n-- @keys touched... ledger?\n-- @returns nothing\n-- @include b\n"
-        "-- key.commented\nreturn b(key.wait, key.ledger, key.touched, arg.limit, arg.ids)",
-        "b.lua": "local function b()\n  return keys.active, monkey.wrench, key.wait, args.base, arg.limit\nend",
-    }
-    made = assemble("a", reader(files))
-    assert (made.keys, made.args) == (("active", "wait", "ledger?", "touched..."), ("base", "limit", "ids..."))
-
-
 def test_a_contract_that_does_not_say_what_is_returned_is_refused() -> None:
     text = "".join(line for line in script().splitlines(keepends=True) if "@returns" not in line)
     with pytest.raises(ScriptError, match="script `a` has an incomplete contract, missing: returns"):
         assemble("a", reader({"a.lua": text}))
-
-
-def test_includes_are_inserted_once() -> None:
-    files = {
-        "a.lua": script("-- @include b\n-- @include x/lib: c e\nbody(b, c, e)"),
-        "b.lua": "-- @include d(D)\nlocal function b() D() end",
-        "x/lib/c.lua": "-- @include d(D)\n-- @include b\nlocal c = {D, b}",
-        "x/lib/e.lua": "local e = 2",
-        "d.lua": "local D = 1",
-    }
-    source = assemble("a", reader(files)).source
-    assert made_in(source) == ["b", "D", "c", "e"]
-    assert source.endswith("body(lib[1], lib[3], lib[4])")
-
-
-def test_names_become_numbers_of_keys_of_arguments_and_of_includes() -> None:
-    files = {
-        "a.lua": script(
-            "-- @include b\n-- b(key.wait)\nreturn b(key.wait, arg.now, 'b key.wait -- b', x.b, monkey.b, x.keys.wait)"
-        ),
-        "b.lua": "-- @include c(C)\nlocal function b(keys, args)\n  return C[keys.active], args.now, b\nend",
-        "c.lua": "local C = {now = 1}",
-    }
-    source = assemble("a", reader(files)).source
-    assert source.endswith("\nreturn lib[1](key[2], arg[1], 'b key.wait -- b', x.b, monkey.b, x.keys[2])")
-    assert "local function b(keys, args)\nreturn lib[2][keys[1]], args[1], b\nend\nlib[1] = b" in source
-    assert "local C = {now = 1}\nlib[2] = C" in source
 
 
 def test_a_script_gets_the_definitions_that_it_uses_and_what_they_use_in_the_order_of_their_file() -> None:
@@ -120,49 +61,9 @@ def test_a_script_gets_the_definitions_that_it_uses_and_what_they_use_in_the_ord
     assert "unused" not in made.source
 
 
-def test_a_dialect_has_the_nearest_definition_of_a_name() -> None:
-    files = {
-        "a/b/x.lua": script("-- @include {dialect}/lib: states(far near)\nreturn far + near"),
-        "a/b/lib/states.lua": "local near = 1",
-        "a/lib/states.lua": "-- @include {dialect}/lib: states(near)\nlocal near = 2\nlocal far = 3 * near",
-        "lib/states.lua": "local far = 4",
-    }
-    source = assemble("a/b/x", reader(files)).source
-    assert ("local near = 1" in source, "local far = 3 * lib[2]" in source) == (True, True)
-    assert ("local near = 2" in source, "local far = 4" in source) == (False, False)
-
-
-def test_comments_and_indentation_are_not_sent_and_lines_have_their_places() -> None:
-    files = {
-        "x/a.lua": script("-- @include lib: b\n\nlocal found = b() -- calls it\n\nreturn found", keys="", args=""),
-        "lib/b.lua": "-- Says what.\n\nlocal LIMIT = 1 -- jobs\n\n-- Counts.\nlocal function b()\n\n"
-        "  return LIMIT\nend",
-    }
-    made = assemble("x/a", reader(files))
-    lines = made.source.split("\n")
-    assert "--" not in made.source
-    assert "" not in lines
-    found = {line: made.place_of(number) for number, line in enumerate(lines, 1)}
-    assert {line: place.removeprefix("core/lua/") for line, place in found.items() if place.startswith("core")} == {
-        "local LIMIT = 1": "lib/b.lua:3",
-        "local function b()": "lib/b.lua:6",
-        "return LIMIT": "lib/b.lua:8",
-        "end": "lib/b.lua:9",
-        "local found = lib[1]()": "x/a.lua:7",
-        "return found": "x/a.lua:9",
-    }
-    assert found["local key, arg = KEYS, ARGV"] == "script `x/a`"
-
-
 def test_a_message_without_a_loaded_script_stays() -> None:
     for message in ("ERR user_script:1: no script", f"ERR user_script:1: x script: {'0' * 40}, on @user_script:1."):
         assert located(message) == message
-
-
-def test_keys_that_a_script_looks_up_by_a_variable_can_be_found_by_their_names() -> None:
-    for body, is_named in (("return key[arg.state]", True), ("return key.wait", False)):
-        source = assemble("a", reader({"a.lua": script(body, keys="ended wait")})).source
-        assert ("key.ended = key[1]\nkey.wait = key[2]\n" in source) == is_named
 
 
 def test_an_include_that_is_missing_is_an_error_that_names_both_files() -> None:
@@ -190,13 +91,6 @@ def test_an_include_that_does_not_define_its_name_is_an_error() -> None:
 def test_two_definitions_of_one_name_in_a_file_are_an_error() -> None:
     with pytest.raises(ScriptError, match="one definition of `b` in a file, got two"):
         lua_file("local A, b = 1, 2\nlocal function b()\nend").definitions.keys()
-
-
-def test_keys_and_args_are_bound_in_the_order_of_the_contract() -> None:
-    made = assemble("a", reader({"a.lua": script(keys="wait stages...", args="now ids...")}))
-    assert made.bind_keys({"stages": ["x", "y"], "wait": "w", "more": "m"}) == ["w", "x", "y"]
-    assert made.bind_args({"now": 5, "ids": [b"1", "2"]}) == [5, b"1", "2"]
-    assert made.bind_args({"now": 5, "ids": []}) == [5]
 
 
 def test_a_key_or_argument_that_is_missing_or_empty_is_an_error() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +57,6 @@ def test_each_panel_queries_the_chosen_queues_of_the_chosen_data_source() -> Non
         for target in panel["targets"]:
             assert target["datasource"] == panel["datasource"]
             assert 'queue=~"$queue"' in target["expr"], panel["title"]
-
-
-def test_panels_have_places_of_their_own() -> None:
-    def cells(panel: dict[str, Any]) -> set[tuple[int, int]]:
-        place = panel["gridPos"]
-        return {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
-
-    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-    assert all(x < 24 for panel in PANELS for x, _ in cells(panel))
-    for one, other in combinations(PANELS, 2):
-        assert not cells(one) & cells(other), (one["title"], other["title"])
 
 
 # The library splits lines at \r and other characters, as Prometheus does not.

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from queue import SimpleQueue
-from threading import Event
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_bull.core.dialects.registry import DIALECTS
-from spark_bull.core.errors import DialectError, JobTimeout, OptionError, SparkBullError
+from spark_bull.core.errors import DialectError, OptionError, SparkBullError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, ClaimedJob
@@ -22,10 +19,8 @@ from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.dispatch.flows import MAX_SIZE
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
-from spark_bull.run.job.job_runner import Result, run_bisected
-from spark_bull.run.job.job_threads import JobTasks
+from spark_bull.run.job.job_runner import run_bisected
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.wait import PATIENCE_S, wait_until
 
 
 def running(protocol: str = "bullmq", queue: str = "q", prefix: str = "bull") -> RunningJob:
@@ -40,13 +35,10 @@ def running(protocol: str = "bullmq", queue: str = "q", prefix: str = "bull") ->
     [
         ({"to": "ada"}, {}, "expected `job` to be a NewJob"),
         (NewJob({}), {"on": "always"}, "expected `on` to be success or failure, got: 'always'"),
-        (NewJob({}), {"queue": 7}, "expected `queue` to be the name of a queue, got: 7"),
         (NewJob({}), {"queue": ""}, "expected `queue` to be the name of a queue, got an empty one"),
         (NewJob({}), {"queue": "a:b"}, "expected `queue` without ':'"),
-        (NewJob({}, delay=-1), {}, "expected `delay` to be ms >= 0, got: -1"),
         (NewJob({}, job_id="12"), {}, "expected `jobId` not to be an integer"),
         (NewJob({}, job_id="\ud800"), {}, "UTF-8"),
-        (NewJob(object()), {}, "expected `data` to be a value that JSON can hold"),
         (NewJob("x" * (MAX_SIZE + 1)), {}, "at most 4,194,304 characters, got 4,19.*store large payloads elsewhere"),
     ],
 )
@@ -84,36 +76,6 @@ def test_a_queue_of_another_slot_of_a_cluster_is_refused(prefix: str, queue: str
     # A queue that can be used is looked at in Redis, which cannot be reached here.
     assert isinstance(raised.value, OptionError) is refused
     assert ("hash tag {a}" in str(raised.value)) is refused
-
-
-@pytest.mark.parametrize("ends_in_time", [True, False])
-def test_a_timer_that_was_renewed_ends_with_its_task(monkeypatch: pytest.MonkeyPatch, ends_in_time: bool) -> None:
-    renewals: list[float] = []
-    renewed = Event()
-    job = RunningJob(ClaimedJob("1"), cast(Any, None))
-
-    def extended_s(_: RunningJob) -> float:
-        renewals.append(600.0 if ends_in_time else 0.0)
-        renewed.set()
-        return renewals[-1]
-
-    monkeypatch.setattr(RunningJob, "extended_s", property(extended_s))
-    results: SimpleQueue[Result] = SimpleQueue()
-    tasks = JobTasks(results.put)
-
-    async def process(_: RunningJob) -> str:
-        while not renewed.is_set():
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0 if ends_in_time else 600)
-        return "done"
-
-    tasks.start(job, process, 1)
-    result = results.get(timeout=PATIENCE_S)
-    assert result.value == "done" if ends_in_time else isinstance(result.error, JobTimeout)
-    timers = cast(Any, tasks._loop)._scheduled
-    wait_until(lambda: all(timer.cancelled() for timer in list(timers)), "the timers to be cancelled")
-    assert renewals
-    tasks.close()
 
 
 @given(st.integers(0, 300), st.sets(st.integers(0, 299), max_size=6))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import random
 from collections import Counter
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from spark_bull.run.claims.claimer import MOST as LARGEST
 from spark_bull.run.slot import slot_report
 from spark_bull.run.slot.chunk_loop import ChunkSize
 from spark_bull.run.slot.slot_loop import TURN, Turns, in_order
-from spark_bull.run.slot.slot_report import MOST, PERIOD_S, FailureLog, Failures
+from spark_bull.run.slot.slot_report import PERIOD_S, Failures
 
 
 @pytest.fixture
@@ -58,23 +57,6 @@ def test_texts_are_bounded(clock: list[float]) -> None:
     assert [(one.reason, one.trace) for one in found.last][-1] == ("no address", "")
 
 
-def test_the_driver_logs_each_failure_once_and_a_few_a_minute(
-    clock: list[float], own_log: pytest.LogCaptureFixture
-) -> None:
-    found, log = Failures(), FailureLog("worker w")
-    found.add("mail", outcomes(1))
-    reports = [{"slot": slot, "started": 1, "failures": found.as_report()} for slot in range(MOST)] + [
-        {"slot": 9, "started": 1}
-    ]
-    with own_log.at_level(logging.WARNING):
-        log.log_reports(reports)
-        log.log_reports(reports)
-    first, *others = [record.getMessage() for record in own_log.records]
-    assert len(others) == MOST - 1
-    assert first.startswith("worker w: job 0 of queue mail failed: reason 0; further failures are logged")
-    assert first.endswith("\nthe last trace")
-
-
 class Queue(NamedTuple):
     name: str
     weight: int
@@ -108,13 +90,6 @@ def test_a_slot_stays_with_the_queue_that_had_jobs_while_the_first_one_has_none(
     turns = Turns([empty, full])
     turns.claimed(full)
     assert [turns.order()[0] for _ in range(20)] == [full] * 20
-
-
-def test_queues_without_weights_keep_their_order() -> None:
-    queues = [Queue("first", 0), Queue("second", 0)]
-    turns = Turns(queues)
-    turns.claimed(queues[1])
-    assert turns.order() is in_order(queues) is queues
 
 
 def test_chunks_grow_with_quick_jobs_and_shrink_with_slow_ones() -> None:

@@ -42,9 +42,7 @@ def udf(n: pd.Series) -> pd.Series:
         ({"*": of_a_job}, {}, 100),
         (of_a_job, {"chunk_size": 7}, 7),
         (of_frames, {}, 10_000),
-        (of_frames, {"chunk_size": 30_000}, 30_000),
         (udf, {}, 200),
-        (udf, {"min_chunk": 5}, 200),
         (udf, {"min_chunk": 500}, 500),
         (udf, {"min_chunk": 500, "chunk_size": 1_000}, 1_000),
     ],
@@ -109,8 +107,6 @@ def test_a_wrong_range_of_slots_is_refused(arguments: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("view", "`view` is for reads, not for a Worker"),
-        ("mode", "`mode`"),
         ("retryMs", r"unknown option `retryMs` \(did you mean `retry_ms`\?\)"),
         ("timeout", r"\(did you mean `timeout_ms`\?\)"),
         ("metrics", r"\(did you mean `metrics_minutes`\?\)"),

@@ -211,13 +211,6 @@ def test_variants_become_their_json(values: list[Any], nested: bool) -> None:
     assert [None if text is None else json.loads(text) for text in texts] == wanted
 
 
-@given(JSON_VALUES)
-def test_json_that_is_read_as_a_variant_is_written_as_it_was(value: Any) -> None:
-    array = values_of([json.dumps(value).encode()], VARIANT.type)
-    text = to_json(array, VARIANT, ignore_nulls=True)[0].as_py()
-    assert (None if text is None else json.loads(text)) == value
-
-
 def test_a_variant_that_is_nested_too_deeply_is_an_error() -> None:
     found = VariantVal.parseJson("[" * 500 + "]" * 500)
     array = pa.array([{"value": found.value, "metadata": found.metadata}], VARIANT.type)

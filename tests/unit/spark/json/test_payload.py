@@ -65,12 +65,6 @@ def test_arrow_reads_random_payloads_as_python_does_or_leaves_them_to_it() -> No
     assert read > 200
 
 
-def test_objects_that_match_are_read() -> None:
-    for text in ('{"s":"x","d":1.5,"i":-3,"j":4,"b":true,"other":{"deep":[1,{}]}}', "{}", '{"s":null}'):
-        found = array_of_texts([text, '{"s":"y"}', text], KIND)
-        assert found.to_pylist() == by_python([text, '{"s":"y"}', text]).to_pylist()
-
-
 def test_fields_that_must_not_be_null_stay_so() -> None:
     kind = pa.struct([pa.field("i", pa.int64(), nullable=False), pa.field("s", pa.string())])
     found = array_of_texts(['{"i":1}', '{"i":2,"s":"x"}'], kind)
@@ -93,11 +87,6 @@ def test_what_is_not_one_object_is_left_to_python() -> None:
     for text in WRONG:
         assert array_of_texts(['{"s":"x"}', text, '{"s":"y"}'], KIND) is None, text
         assert array_of_texts([text], KIND) is None, text
-
-
-def test_values_that_arrow_may_read_otherwise_are_left_to_python() -> None:
-    for value in ('{"d":9007199254740993}', '{"s":1}', '{"i":5.0}', '{"b":1}', '{"s":"\\ud800"}'):
-        assert array_of_texts([value], KIND) is None, value
 
 
 def test_types_that_need_a_conversion_are_left_to_python() -> None:
@@ -140,9 +129,7 @@ def test_columns_are_parsed_as_by_spark() -> None:
     [
         ("n WHAT", "expected a type, got 'what'"),
         ("n", "expected a type, got '>'"),
-        ("n INT m INT", "expected ',', got 'm'"),
         ("ARRAY<INT", "expected '>', got ''"),
-        ("ARRAY<INT>>", "expected the end, got '>'"),
         ("DECIMAL(a)", "expected a number, got 'a'"),
         ("infer", "which is for reads"),
     ],
@@ -157,10 +144,8 @@ def test_a_text_that_is_no_type_is_an_error_with_the_place(text: str, said: str)
     ("text", "kind", "good", "bad"),
     [
         ("DECIMAL", "decimal(10,0)", "7", "many"),
-        ("NUMERIC(3)", "decimal(3,0)", 999, 1000),
         ("dec (4, 2)", "decimal(4,2)", 12.25, []),
         ("TIMESTAMP_NTZ", "timestamp_ntz", "2024-02-29T12:30:15", "soon"),
-        ("TIMESTAMP_LTZ", "timestamp", "2024-02-29T12:30:15Z", "soon"),
         ("MAP <STRING, TIMESTAMP_NTZ>", "map<string,timestamp_ntz>", {"at": 0}, {"at": True}),
     ],
 )
@@ -183,14 +168,11 @@ def test_payloads_that_match_pass(payload: dict[str, Any]) -> None:
     [
         ([], "row 8: expected `$` to be STRUCT, got an array: []"),
         ({}, "row 8: expected `$.to` to be STRING NOT NULL, got none"),
-        ({"to": None}, "row 8: expected `$.to` to be STRING NOT NULL, got null: null"),
         ({"to": 5}, "row 8: expected `$.to` to be STRING NOT NULL, got a number: 5"),
         (GOOD | {"items": [GOOD["items"][0], {"price": "2", "n": 1}]}, "`$.items[1].price` to be DOUBLE, got a string"),
         (GOOD | {"items": [{"n": 128}]}, "`$.items[0].n` to be TINYINT NOT NULL, got a number: 128"),
-        (GOOD | {"items": [{"n": True}]}, "`$.items[0].n` to be TINYINT NOT NULL, got a boolean: true"),
         (GOOD | {"items": {"n": 1}}, "`$.items` to be ARRAY, got an object"),
         (GOOD | {"tags": {"new": 1}}, "`$.tags.new` to be BOOLEAN, got a number: 1"),
-        (GOOD | {"a`b": "much"}, "`$.a`b` to be DECIMAL(10,2), got a string"),
         (GOOD | {"at": "soon"}, "`$.at` to be TIMESTAMP, got a string"),
     ],
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import venv
+import weakref
 from collections.abc import Callable
 from configparser import ConfigParser
 from dataclasses import dataclass
@@ -106,21 +108,6 @@ def test_a_python_on_other_machines_is_not_checked(monkeypatch: pytest.MonkeyPat
     ensure_python()
 
 
-def test_a_query_is_not_restarted_when_its_python_lacks_packages(
-    monkeypatch: pytest.MonkeyPatch, empty_python: str
-) -> None:
-    names(monkeypatch, empty_python)
-    started: list[Any] = []
-
-    def start() -> Any:
-        started.append(Query(LATE))
-        return started[-1]
-
-    with pytest.raises(SparkBullError, match="lacks msgpack"):
-        start_query(start)
-    assert len(started) == 1
-
-
 @pytest.mark.parametrize("is_running", [True, False])
 def test_a_query_is_not_restarted_when_its_python_cannot_import_a_package(
     monkeypatch: pytest.MonkeyPatch, foreign_python: Path, tmp_path: Path, is_running: bool
@@ -160,6 +147,21 @@ def test_a_task_excludes_loaded_modules_from_the_collection_of_garbage(
     monkeypatch.setattr(datasource, "gc", SimpleNamespace(freeze=freeze))
     with pytest.raises(Frozen):
         task()
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_a_task_leaves_behind_is_collected_after_the_next_one_has_begun() -> None:
+    datasource.begin_task()
+    left = [Cycle() for _ in range(20_000)]
+    first = weakref.ref(left[0])
+    datasource.begin_task()
+    del left
+    gc.collect()
+    assert first() is None
 
 
 ROOT = Path(__file__).parents[4]

@@ -1,18 +1,16 @@
-"""Queries that start late, readers of streams without a position, and writes that create a table."""
+"""Queries that start late, and readers of streams without a position."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from spark_bull.core.errors import OptionError, SparkBullError
+from spark_bull.core.errors import SparkBullError
 from spark_bull.spark.platform.capabilities import CAPABILITIES
-from spark_bull.spark.platform.datasource import LimitedReader, ReadLimit, refuse_created_table
+from spark_bull.spark.platform.datasource import LimitedReader, ReadLimit
 from spark_bull.spark.platform.positioned_reader import PositionedReader
 from spark_bull.spark.platform.requirements import LATE, MAX_ATTEMPTS, UNANSWERED, start_query
 
@@ -118,41 +116,3 @@ def test_an_offset_of_the_checkpoint_that_comes_late_is_refused_with_the_version
     reader.latestOffset()
     with pytest.raises(SparkBullError, match=f"or use PySpark {CAPABILITIES['available-now'].since} or newer"):
         reader.partitions({"n": 7}, {"n": 7})
-
-
-NESTED = {"spark.sql.execution.id": "3", "spark.sql.execution.root.id": "2"}
-BY_SPARK_SQL = NESTED | {"spark.sql.hive.version": "2.3.10"}
-
-
-def described(text: str) -> dict[str, str]:
-    return {"spark.job.description": text}
-
-
-class _Context:
-    def __init__(self, settings: dict[str, str]) -> None:
-        self.getLocalProperty = settings.get
-
-
-@pytest.mark.parametrize(
-    ("creates", "settings"),
-    [
-        pytest.param(False, {}, id="no execution of SQL"),
-        pytest.param(False, {"spark.sql.execution.id": "2", "spark.sql.execution.root.id": "2"}, id="save"),
-        pytest.param(False, NESTED | {"sql.streaming.queryId": "q"}, id="foreachBatch"),
-        pytest.param(False, BY_SPARK_SQL | described(f"{'-' * 80}\n{'/**/' * 80}INSERT INTO t SELECT 1"), id="insert"),
-        pytest.param(True, NESTED, id="saveAsTable"),
-        pytest.param(True, NESTED | described("INSERT INTO t SELECT 1"), id="saveAsTable of a described job"),
-        pytest.param(
-            True,
-            BY_SPARK_SQL | described(f"--{'-' * 80}\n/* all\n*/ create table t USING bull AS SELECT 1"),
-            id="create",
-        ),
-    ],
-)
-def test_a_write_that_creates_a_table_is_refused(
-    monkeypatch: pytest.MonkeyPatch, creates: bool, settings: dict[str, str]
-) -> None:
-    refuse_created_table()
-    monkeypatch.setattr(TaskContext, "get", lambda: _Context(settings))
-    with pytest.raises(OptionError, match=r"call save\(\)") if creates else nullcontext():
-        refuse_created_table()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_bull.core.errors import RateLimitError, UnrecoverableError, control_error
+from spark_bull.core.errors import UnrecoverableError, control_error
 from spark_bull.spark.platform.spark_errors import first_line, raising_sendable
 
 TRACE = """[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
@@ -82,13 +82,6 @@ def test_invalid_unicode_in_an_error_is_replaced(error: BaseException, last_line
     assert trace.encode().decode().splitlines()[-1] == last_line
     assert "raise error" in trace
     assert isinstance(control_error(trace), UnrecoverableError) == isinstance(error, UnrecoverableError)
-
-
-def test_a_rate_limit_is_the_same_in_the_trace_that_spark_passes_on() -> None:
-    for group in (False, True):
-        found = control_error("".join(traceback.format_exception(RateLimitError(70, group=group))))
-        assert isinstance(found, RateLimitError)
-        assert (found.duration_ms, found.group) == (70, group)
 
 
 def test_other_errors_and_values_are_unchanged() -> None:

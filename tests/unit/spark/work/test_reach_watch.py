@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +20,6 @@ TRACE = """ExecutorLostFailure or PythonException: Traceback (most recent call l
 redis.exceptions.ConnectionError: Error 111 connecting to localhost:6379. Connection refused.
 spark_bull.core.errors.RedisUnavailable: expected Redis at redis://localhost, got none: refused (on worker1)
 \tat org.apache.spark.api.python.BasePythonRunner"""
-SAID = "expected Redis at redis://localhost, got none: refused (on worker1)"
 
 
 class Look:
@@ -55,19 +53,6 @@ def failed(partition: int, host: str, trace: str = TRACE) -> TaskState:
 
 def running(partition: int, host: str, for_ms: int = 0) -> TaskState:
     return TaskState(partition, host, True, epoch_ms() - for_ms, "")
-
-
-def test_a_host_that_does_not_reach_redis_is_logged_once_with_its_error(
-    look: Look, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING, "spark_bull")
-    look.tasks = [failed(0, "a"), running(0, "b"), running(1, "b"), failed(2, "c", "ExecutorLostFailure")]
-    for _ in range(2):
-        assert look(3) == {"a": SAID}
-    assert caplog.messages == [f"worker w: its slots on host a do not reach Redis: {SAID}"]
-    # Its last try, on another host, does.
-    assert look(2, 3) == {}
-    assert caplog.messages[1:] == ["worker w: its slots on host a reach Redis"]
 
 
 def test_a_slot_that_runs_and_does_not_report_is_a_fault_of_the_connection(look: Look) -> None:
