@@ -554,23 +554,6 @@ def test_a_registered_write_does_not_expire_and_the_record_of_a_finished_one_doe
     assert bench.queue.writes() == [record]
 
 
-def test_records_are_listed_in_the_order_of_finishing_with_open_writes_last(make: Make) -> None:
-    bench = make()
-    handle = bench.queue.handle
-    register_all(handle, "empty", [])
-    empty = roll_forward(handle, "empty")
-    assert (empty.state, empty.jobs, empty.added, bench.public()) == ("finished", 0, 0, {})
-    for write_id in ("z", "a", "m"):
-        register_all(handle, write_id, [numbered(2)])
-    assert [record.state for record in bench.queue.writes()] == ["finished", *["open"] * 3]
-    roll_forward(handle, "m")
-    assert [(one.id, one.state) for one in bench.queue.writes()[:2]] == [("empty", "finished"), ("m", "finished")]
-    assert {record.id for record in recover(handle)} == {"z", "a"}
-    assert open_writes(handle) == []
-    assert recover(handle) == []
-    assert len(bench.taken()) == 6
-
-
 def test_records_are_read_in_portions_the_newest_first(make: Make) -> None:
     """A write that ends meanwhile neither hides another one nor shows it twice."""
     bench = make()
@@ -591,6 +574,7 @@ def test_records_are_read_in_portions_the_newest_first(make: Make) -> None:
     write("later")
     roll_forward(handle, "open")
     assert begun + [one.id for one in found] == ["open", *ids[::-1]]
+    assert [one.id for one in bench.queue.writes(2)] == ["later", "open"], "in the order in which they have ended"
     found = records(handle)
     next(found)
     bench.client.delete(*map(handle.keys.write, ids))
@@ -607,7 +591,8 @@ def test_a_version_is_written_once_and_lower_versions_are_not(make: Make, versio
     assert register_all(handle, "first", [numbered(4)], 3, Identity("app", 4))
     roll_forward(handle, "first")
     assert is_written(handle, Identity("app", version)) is not written
-    assert register_all(handle, "again", [numbered(4, 100)], 3, Identity("app", version)) is written
+    again = register_all(handle, "again", [numbered(4, 100)], 3, Identity("app", version), replace=not written)
+    assert again is written
     assert not is_written(handle, Identity("other", version))
     if written:
         roll_forward(handle, "again")
@@ -740,21 +725,6 @@ def test_a_replacing_write_removes_earlier_writes_and_keeps_later_ones(make: Mak
     states = {record.id: record.state for record in bench.queue.writes()}
     assert states == dict.fromkeys(("z-before", "m-replacing", "a-behind"), "finished") | {"broken": "broken"}
     assert open_writes(handle) == []
-
-
-def test_a_lost_or_repeated_replacing_write_keeps_the_old_jobs(make: Make) -> None:
-    bench = make()
-    handle = bench.queue.handle
-    bench.add(*numbered(5))
-    lost = stage_all(handle, "lost", [numbered(7, 10)], 3, replace=True)
-    bench.client.unlink(lost.parts[0].stage)
-    with pytest.raises(StagedDataLost, match="nothing was written"):
-        register("lost", [lost], None)
-    assert register_all(handle, "w", [numbered(1, 5)], 3, Identity("app", 2))
-    roll_forward(handle, "w")
-    assert not register_all(handle, "again", [numbered(1, 5)], 3, Identity("app", 2), replace=True)
-    recover(handle)
-    assert bench.numbers(bench.taken()) == [0, 1, 2, 3, 4, 5]
 
 
 # what goes wrong

@@ -13,7 +13,6 @@ from spark_bull.core.errors import ConnectionLost, DialectError, OptionError
 from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
-from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.spark.staging import commit
 from tests.support.without_spark import Sink
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
@@ -247,20 +246,6 @@ def test_writes_of_one_version_to_several_queues_have_a_callback_each(
     assert report.counts()["waiting-children"] == 2
     assert complete_all(bench) == 2
     assert (report.counts()["waiting-children"], report.counts()["prioritized"]) == (1, 1)
-
-
-def test_each_batch_of_a_stream_has_a_callback(bench: WorkBench, options: Any, report: BullQueue) -> None:
-    for delivery in DELIVERIES:
-        for batch in range(3):
-            # A batch is planned twice, for its tasks and for its commit.
-            identity = Identity(f"query-{delivery}", batch)
-            tasks, driver = (Sink(options(delivery=delivery), ROWS, identity) for _ in range(2))
-            tasks.task(rows(batch))
-            driver.messages = tasks.messages
-            driver.commit()
-    assert report.counts()["waiting-children"] == 6
-    assert complete_all(bench) == 6
-    assert report.counts()["prioritized"] == 6
 
 
 def test_jobs_are_added_when_their_callback_is_gone(

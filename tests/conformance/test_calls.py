@@ -373,19 +373,6 @@ def test_what_was_removed_while_the_lease_had_lapsed_is_added_again(
     }
 
 
-def test_what_others_remove_is_not_added_again(
-    bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(flight, "_REMOVED_S", 0.0)
-    flying = flight.Flight(caller, timeout_ms=DAY_MS)
-    with flight.Lease(caller):
-        flying.add(texts(20), range(20))
-    bench.queue.drain()
-    ended = wait_until(flying.look, "the calls to be ended")
-    assert {one.outcome for one in ended} == {CallEnd(None, flight.REMOVED)}
-    assert (len(ended), len(flying), bench.counts()) == (20, 0, {})
-
-
 def test_a_queue_without_workers_is_said(
     bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -153,14 +153,6 @@ def test_a_chunk_that_stays_small_is_processed_after_the_wait_or_at_a_stop(queue
     assert queue.counts()["completed"] == 5
 
 
-def test_a_chunk_of_jobs_that_wait_is_processed_at_once_though_a_script_claims_fewer(queue: BullQueue) -> None:
-    sizes: list[int] = []
-    add(queue, 2 * SCRIPT_JOBS + 1)
-    with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=1_000):
-        wait_until(completed(queue, 2 * SCRIPT_JOBS + 1), "the jobs")
-    assert sizes == [2 * SCRIPT_JOBS + 1]
-
-
 def test_a_chunk_of_large_jobs_ends_with_the_first_job_beyond_its_size(queue: BullQueue) -> None:
     sizes: list[int] = []
     # The first script claims less than a whole chunk.

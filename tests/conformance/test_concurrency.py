@@ -524,19 +524,6 @@ def test_a_busy_slot_leaves_the_signals_of_its_other_queues_to_others(queues: li
 
 
 @each_pair
-def test_queues_with_weights_all_get_their_turn(queues: list[BullQueue]) -> None:
-    order: list[str] = []
-    urgent, mail = queues
-    # A slot stays with a queue for four chunks of one job: 60 draws all fall on `urgent` once in 3 * 10**10 runs.
-    add(urgent, 240)
-    add(mail, 1)
-    with OurWorker([urgent.handle, mail.handle], lambda job: order.append(job.queue), weights=[2, 1]):
-        wait_until(lambda: ended(urgent) == 240 and ended(mail) == 1, "all jobs")
-    # In strict order the job of `mail` runs last.
-    assert order[-1] == "urgent"
-
-
-@each_pair
 def test_waits_that_lost_their_connection_can_still_be_ended(queues: list[BullQueue], client: Redis) -> None:
     """Otherwise every job of a slot with several queues starts when the waits for the other queues time out."""
     _, mail = queues

@@ -140,18 +140,6 @@ def test_a_job_never_becomes_its_own_ancestor(bench: Bench) -> None:
     assert bench.public() == before
 
 
-def test_a_flow_that_is_added_again_by_its_ids_changes_no_job(bench: Bench) -> None:
-    flow = book(page(job_id="p"), page(2, FlowJob({}, job_id="w"), job_id="q"), job_id="b")
-    bench.add(flow)
-    before = bench.public()
-    assert bench.add(flow).id == "b"
-    after = bench.public()
-    for name in ("id", "events"):
-        for queue in QUEUES:
-            before.pop(f"{queue}:{name}", None), after.pop(f"{queue}:{name}", None)
-    assert after == before
-
-
 def test_the_id_of_a_deduplicated_flow_is_that_of_the_job_that_is_kept(bench: Bench) -> None:
     kept = bench.add(book(deduplication="x"))
     other = bench.add(book(page()))

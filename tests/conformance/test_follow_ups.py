@@ -321,18 +321,6 @@ def test_a_job_whose_outcome_is_rejected_has_no_follow_ups(bench: WorkBench, los
         assert payloads(following) == [{"of": kept}]
 
 
-def test_settling_again_in_another_call_adds_nothing(bench: WorkBench) -> None:
-    bench.add(3)
-    claim = bench.claim()
-    jobs = running(bench, claim)
-    for job in jobs:
-        job.then(NewJob({}))
-    outcomes = outcomes_of(bench, claim, jobs)
-    bench.work(outcomes)
-    assert [one.why for one in bench.work(outcomes).lost] == ["unlocked"] * 3
-    assert bench.counts() == {"completed": 3, "wait": 3}
-
-
 def test_an_attempt_that_has_lost_its_lock_is_told_so(bench: WorkBench) -> None:
     _, job = only_job(bench)
     job.lose_lock()
@@ -559,14 +547,6 @@ def test_rows_with_outcomes_have_follow_ups(bench: WorkBench) -> None:
     with other(bench, "next") as following:
         assert payloads(following) == []
         assert sorted(data["of"] for data in payloads(following, "delayed")) == [0, 1, 2, 3]
-
-
-def test_a_row_that_fails_for_good_has_the_follow_ups_of_a_failure(bench: WorkBench) -> None:
-    bench.add()
-    claim = bench.claim()
-    then = [{"data": f'"{on}"', "on": on} for on in ("success", "failure")]
-    assert settle(bench, struct(data=TEXT, on=TEXT), claim, [then], {0: "bad"}) == {"failed": 1}
-    assert payloads(bench.queue) == ["failure"]
 
 
 @only_bullmq

@@ -25,7 +25,6 @@ from spark_bull.core.queue.work.claim import work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.services.promoter import Promoter
 from tests.support.groups import (
     ALL_GROUP_KEYS,
     FIVE_AT_ONCE,
@@ -118,15 +117,6 @@ def test_a_new_job_does_not_overtake_a_delayed_one_of_its_group(bench: WorkBench
     assert set(delayed(bench)) == set(ids[4:])
 
 
-def test_a_higher_limit_takes_effect_with_the_next_claims(bench: WorkBench) -> None:
-    ids = add(bench.queue, ["a"] * 6)
-    found = claim(bench)
-    more = GroupLimits("tenant", concurrency=5)
-    later = bench.work(completed(found), 10, work_settings=settings(more))
-    started = ids_of(later) + ids_of(claim(bench, group=more))
-    assert sorted(started) == sorted(ids[2:])
-
-
 def finish(bench: WorkBench, group: GroupLimits, at_once: int | None = None, limit: int = 10) -> list[str]:
     """Claims and completes jobs until no more can start; returns their ids in the order in which they started."""
     started: list[str] = []
@@ -147,21 +137,6 @@ def test_promoted_jobs_have_their_places_before_they_start(bench: WorkBench) -> 
         assert bench.counts() == {"completed": 5, "active": started, "delayed": 30} | (
             {"wait": 5 - started} if started < 5 else {}
         )
-
-
-def test_a_job_is_delayed_once_at_most(bench: WorkBench) -> None:
-    ids = add(bench.queue, ["a"] * 40)
-    one_by_one = settings(FIVE_AT_ONCE, at_once=1)
-    running = [bench.claim(10, work_settings=one_by_one) for _ in range(5)]
-    claim(bench, 10, FIVE_AT_ONCE)
-    left = set(delayed(bench))
-    assert left == set(ids[5:])
-    for ended in range(40):
-        found = bench.work(completed(running.pop(0)), 10, work_settings=one_by_one)
-        running.append(found)
-        assert set(delayed(bench)) <= left
-        left = set(delayed(bench))
-        assert len(found.jobs) == (ended < 35)
 
 
 RETURNED = ("returned", "unstarted", "retried")
@@ -212,21 +187,6 @@ def test_no_more_jobs_of_a_group_start_in_a_period_than_its_limit(bench: WorkBen
     end = int(bench.client.zrange(bench.key("group_windows"), 0, 0, withscores=True)[0][1])
     assert found.now - HOUR_MS < end - HOUR_MS <= found.now
     assert due_times(bench, ids[3:10]) == [end] * 3 + [end + HOUR_MS] * 3 + [end + 2 * HOUR_MS]
-
-
-def test_delayed_jobs_of_a_group_start_when_the_period_is_over(bench: WorkBench) -> None:
-    ids = add(bench.queue, ["a"] * 10)
-    bench.work(completed(claim(bench, 20, THREE_PER_HOUR)))
-    started = []
-    for _ in range(3):
-        end_windows(bench)
-        promote_due(bench.handle)
-        found = claim(bench, 20, THREE_PER_HOUR)
-        started.append(sorted(ids_of(found), key=ids.index))
-        bench.work(completed(found))
-        assert claim(bench, 20, THREE_PER_HOUR).jobs == []
-    assert [len(some) for some in started] == [3, 3, 1]
-    assert sorted((one for some in started for one in some), key=ids.index) == ids[3:]
 
 
 def test_counters_of_periods_that_are_over_are_deleted(bench: WorkBench) -> None:
@@ -330,23 +290,6 @@ def test_a_group_is_a_text_or_number_in_a_field_or_in_the_options_of_a_job(bench
 
 
 # fairness
-
-
-def test_the_jobs_of_a_small_tenant_do_not_wait_behind_the_backlog_of_a_big_one(bench: WorkBench) -> None:
-    add(bench.queue, ["big"] * 400)
-    small = add(bench.queue, ["small"] * 4)
-    ended: list[str] = []
-    held: list[Claim] = []
-    while not set(small) <= set(ended):
-        found = claim(bench, 1)
-        if found.jobs:
-            held.append(found)
-        if len(held) == 4 or not found.jobs:
-            done = held.pop(0)
-            bench.work(completed(done))
-            ended += ids_of(done)
-    assert len(ended) <= 12
-    assert bench.counts()["delayed"] > 380
 
 
 def test_a_small_tenant_does_not_wait_behind_others_whose_limits_fill_all_places(bench: WorkBench) -> None:
@@ -507,14 +450,6 @@ def test_nothing_is_delayed_while_the_queue_is_rate_limited(bench: WorkBench) ->
     assert (found.jobs, found.limited_ms > 0, bench.counts()) == ([], True, {"wait": 5})
 
 
-def test_delayed_jobs_that_are_due_are_claimed_within_the_limit(bench: WorkBench) -> None:
-    add(bench.queue, ["a"] * 4, delay=HOUR_MS)
-    end_windows(bench)
-    promote_due(bench.handle)
-    assert len(claim(bench).jobs) == 2
-    assert bench.counts() == {"active": 2, "delayed": 2}
-
-
 @pytest.mark.parametrize("bench", DIALECTS[:2], indirect=True)
 def test_a_job_that_a_blocking_command_has_moved_is_delayed_if_its_group_is_full(bench: WorkBench) -> None:
     ids = add(bench.queue, ["a"] * 3)
@@ -574,45 +509,6 @@ class Watch:
 
 def all_completed(queue: BullQueue, count: int) -> Callable[[], bool]:
     return lambda: queue.counts()["completed"] == count
-
-
-@pytest.mark.parametrize(("queue", "concurrency"), [("bull-1", 8), ("bull", 1), ("bullmq", 8)], indirect=["queue"])
-def test_the_limit_holds_over_two_workers(queue: BullQueue, redis_url: str, prefix: str, concurrency: int) -> None:
-    add(queue, ["a", "a", "a", "b"] * 20)
-    watch = Watch()
-    limits = GroupLimits("tenant", concurrency=2 if concurrency > 1 else 1)
-    with (
-        Promoter(redis_url, queues=["q"], prefix=prefix, protocol=queue.protocol),
-        OurWorker(queue.handle, watch.process, concurrency=concurrency, group=limits),
-        OurWorker(queue.handle, watch.process, concurrency=concurrency, group=limits),
-    ):
-        wait_until(all_completed(queue, 80), "all jobs to complete")
-    assert all(count <= limits.concurrency for count in watch.most.values()), watch.most
-
-
-@pytest.mark.parametrize("queue", DIALECTS[1:], indirect=True)
-def test_no_more_jobs_start_in_a_period_than_the_limit_by_the_clock_of_redis(
-    queue: BullQueue, redis_url: str, prefix: str
-) -> None:
-    ids = add(queue, ["a"] * 9)
-    limits = GroupLimits("tenant", max=3, duration_ms=400)
-    watch = Watch()
-    with (
-        Promoter(redis_url, queues=["q"], prefix=prefix, protocol=queue.protocol),
-        OurWorker(queue.handle, watch.process, concurrency=4, group=limits),
-        OurWorker(queue.handle, watch.process, concurrency=4, group=limits),
-    ):
-        wait_until(all_completed(queue, 9), "all jobs to complete")
-    jobs = [queue.job(job_id) for job_id in ids]
-    starts = sorted(job.processed_on for job in jobs if job is not None and job.processed_on)
-    assert len(starts) == 9
-    begin = 0
-    count = 0
-    for start in starts:
-        if start >= begin + 400:
-            begin, count = start, 0
-        count += 1
-        assert count <= 3, starts
 
 
 @pytest.mark.parametrize(("queue", "concurrency"), [("bull-1", 1), ("bull", 4), ("bullmq", 4)], indirect=["queue"])

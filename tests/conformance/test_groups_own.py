@@ -204,15 +204,6 @@ def test_jobs_of_a_resumed_group_start_although_others_have_taken_the_promoted_o
     assert ids_of(claim(bench)) == ids[2:]
 
 
-def test_the_counters_of_a_group_survive_a_pause(bench: WorkBench) -> None:
-    three = GroupLimits("tenant", max=3, duration_ms=HOUR_MS)
-    ids = add(bench.queue, ["a"] * 5)
-    claim_and_complete(bench, 2, three)
-    bench.queue.pause_group("a")
-    bench.queue.resume_group("a")
-    assert ids_of(claim(bench, 10, three)) == ids[2:3]
-
-
 # rests
 
 
@@ -238,17 +229,6 @@ def test_a_group_rests_without_losing_an_attempt_and_the_others_go_on(bench: Wor
     assert groups_of(bench)["a"].rests_until is None
 
 
-def test_a_group_can_be_paused_while_it_rests(bench: WorkBench) -> None:
-    ids = add(bench.queue, ["a"] * 2)
-    found = claim(bench)
-    bench.queue.pause_group("a")
-    rest(bench, found, ids[0])
-    end_rests(bench)
-    assert claim(bench).jobs == []
-    bench.queue.resume_group("a")
-    assert ids_of(claim(bench)) == ids[:1]
-
-
 def test_a_job_in_no_group_is_delayed_by_itself(bench: WorkBench) -> None:
     ids = add(bench.queue, [None] * 2)
     found = claim(bench, 1)
@@ -263,22 +243,6 @@ def test_a_job_whose_lock_was_lost_lets_no_group_rest(bench: WorkBench) -> None:
     answer = rest(bench, found, ids[0])
     assert [lost.id for lost in answer.lost] == ids[:1]
     assert groups_of(bench)["a"].rests_until is None
-
-
-def test_a_processor_lets_its_group_rest(bench: WorkBench) -> None:
-    with bench.queue as queue:
-        add(queue, ["a"] * 2 + ["b"] * 3)
-        seen: Counter[str] = Counter()
-
-        def process(job: RunningJob) -> None:
-            tenant = job.data["tenant"]
-            seen[tenant] += 1
-            if tenant == "a":
-                raise RateLimitError(HOUR_MS, group=True)
-
-        with OurWorker(queue.handle, process, concurrency=1, group=TWO_AT_ONCE):
-            wait_until(lambda: bench.counts() == {"completed": 3, "delayed": 2}, "the jobs of the other group")
-        assert seen == {"a": 1, "b": 3}
 
 
 def test_a_worker_goes_on_with_a_group_after_its_rest_and_its_pause(bench: WorkBench) -> None:

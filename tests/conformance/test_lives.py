@@ -205,6 +205,7 @@ KNOWN_SEQUENCES: Sequences = {
             ]
             for how, opts, steps in [
                 ("removed", {}, [managed("remove", "wait", queue="other")]),
+                ("removed in a paused queue", {}, [step("pause"), managed("remove", "wait", queue="other")]),
                 ("drained", {}, [step("drain", delayed=False, queue="other")]),
                 ("cleaned", {}, [step("clean", state="wait", limit=0, queue="other")]),
                 ("obliterated", {}, [step("obliterate", force=False, queue="other")]),
@@ -403,6 +404,7 @@ OPERATIONS: Sequences = {
         },
         "clean no young job": [*WORKED, step("clean", state="completed", limit=0, grace=HOUR)],
         "drain": [*FILLED, step("drain", delayed=True)],
+        "remove a job of a paused queue": [add(job(), job()), step("pause"), managed("remove", "any")],
     },
     NAMED: {
         "retry of a job that goes to the end": [
@@ -441,6 +443,13 @@ OPERATIONS: Sequences = {
             ]
             for priority in (0, 3)
         },
+        "remove a parent with its children": [
+            flow("p", [child("c", "main"), child("d", "other"), child("e", "other", ignoreDependencyOnFailure=True)]),
+            add(job()),
+            claim(2, "other"),
+            settle(DONE, ("fail", "x")),
+            managed("remove", "waiting-children"),
+        ],
         "drain with priorities, not the delayed jobs": [*FILLED, add(job(priority=3)), step("drain", delayed=False)],
         "delay": [add(job(delay=HOUR), job(delay=HOUR))]
         + [managed("changeDelay", "delayed", delay) for delay in (0, 2 * HOUR)],

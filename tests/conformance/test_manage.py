@@ -167,6 +167,7 @@ def bench(make: Make, flavour: Flavour) -> Bench:
 
 @each_flavour
 def test_a_drained_queue_stays_paused(bench: Bench) -> None:
+    """An intended difference to Bull 1 to 3, which resume it."""
     bench.add(5)
     bench.queue.pause()
     assert bench.queue.drain() == 5
@@ -186,24 +187,6 @@ def test_pause_and_resume_overwrite_no_list(bench: Bench, monkeypatch: pytest.Mo
         assert bench.ids("wait") == older + newer
         assert bench.ids("paused") == []
         bench.queue.obliterate()
-
-
-@bullmq_5_and_6
-def test_resume_wakes_workers_if_jobs_wait_or_are_delayed(bench: Bench) -> None:
-    bench.add()
-    bench.queue.pause()
-    assert bench.markers() == []
-    bench.queue.resume()
-    assert bench.markers() == [("0", 0)]
-    bench.queue.drain()
-    bench.add(delay=HOUR)
-    bench.queue.pause()
-    bench.queue.resume()
-    assert [member for member, _ in bench.markers()] == ["1"]
-    bench.queue.pause()
-    bench.add(priority=5)
-    bench.queue.resume()
-    assert ("0", 0) in bench.markers()
 
 
 @each_dialect
@@ -313,20 +296,6 @@ def test_jobs_that_cannot_be_retried_or_promoted_are_refused(bench: Bench) -> No
 
 
 @each_dialect
-def test_a_job_is_removed_from_any_state(bench: Bench) -> None:
-    for state in bench.handle.dialect.states:
-        stays, goes, _ = bench.put(state, 3)
-        bench.client.rpush(bench.key(f"{goes}:logs"), "a row") if bench.flavour.dialect != "bull-1" else None
-        bench.queue.remove(goes)
-        assert bench.keys_of(goes) == set(), state
-        assert bench.keys_of(stays) == {stays, state}
-        if bench.flavour.bullmq:
-            assert bench.events()[-1] == {"event": "removed", "jobId": goes, "prev": state}
-    if bench.flavour.bullmq:
-        assert len(bench.events()) == len(bench.handle.dialect.states)
-
-
-@each_dialect
 def test_remove_and_promote_drop_ids_without_a_job(bench: Bench) -> None:
     for state in bench.handle.dialect.states:
         lost, *others = bench.put(state, 3)
@@ -430,35 +399,6 @@ def family(request: pytest.FixtureRequest, make: Make, flavour: Flavour) -> Fami
     return family
 
 
-@bullmq_5_and_6
-def test_a_released_parent_is_the_next_job_whatever_its_priority_and_respects_a_pause(family: Family) -> None:
-    family.parents.client.hset(family.parents.key(family.parent), "priority", 4)
-    waiting = family.parents.put("wait")
-    family.children.queue.remove(family.ids[0])
-    family.parents.queue.pause()
-    family.children.queue.remove(family.ids[1])
-    assert family.parents.ids(family.parents.flavour.paused_list) == [family.parent, *waiting]
-    assert family.parents.ids("prioritized") == []
-    assert family.parents.markers() == []
-
-
-def test_children_are_removed_with_their_parent(family: Family) -> None:
-    finished = {state: family.children.put(state)[0] for state in ("completed", "failed")}
-    parent = family.parents.key(family.parent)
-    family.parents.client.hset(f"{parent}:processed", family.children.key(finished["completed"]), "1")
-    family.parents.client.hset(f"{parent}:processed", family.children.key("long-gone"), "1")
-    family.parents.client.zadd(f"{parent}:unsuccessful", {family.children.key(finished["failed"]): 1})
-    stranger = family.children.put("wait")
-    family.parents.queue.remove(family.parent)
-    for child in [*family.ids, *finished.values()]:
-        assert family.children.keys_of(child) == set()
-    assert family.parents.keys_of(family.parent) == set()
-    assert family.children.ids("wait") == stranger
-    removed = [event for event in family.parents.events() if event["event"] == "removed"]
-    assert removed[-1] == {"event": "removed", "jobId": family.parent, "prev": "waiting-children"}
-    assert "waiting" not in family.parents.event_names()
-
-
 def test_a_locked_child_prevents_the_removal_of_its_parent_unless_it_is_removed_alone(family: Family) -> None:
     (grandchild,) = family.children.put("active")
     owner = Family(family.children, family.children, family.ids[0], [])
@@ -509,16 +449,6 @@ def test_a_large_cycle_is_removed_in_parts(make: Make, flavour: Flavour, chunk_s
         Family(bench, bench, parent, []).adopt([child])
     bench.queue.remove(ids[4])
     assert set(bench.public()) <= {"events", "meta", "marker"}
-
-
-def test_a_large_flow_is_removed_in_parts(family: Family) -> None:
-    many = family.children.put("wait", 20)
-    family.adopt(many)
-    for child in many[:5]:
-        grandchildren = family.children.put("delayed", 3)
-        Family(family.children, family.children, child, []).adopt(grandchildren)
-    family.parents.queue.remove(family.parent)
-    assert set(family.children.public()) | set(family.parents.public()) <= {"events", "meta", "marker"}
 
 
 def test_the_next_job_of_a_scheduler_is_not_removed(bench: Bench) -> None:
@@ -594,16 +524,6 @@ def test_locked_jobs_are_not_cleaned(bench: Bench) -> None:
     assert bench.ids("active") == held
 
 
-def test_a_large_set_is_cleaned_completely(make: Make) -> None:
-    bench = make(FLAVOURS[0], chunk_size=50)
-    ids = bench.put("completed", 1_500)
-    held = ids[::7]
-    for job_id in held:
-        bench.client.set(bench.key(f"{job_id}:lock"), "worker")
-    assert sorted(bench.queue.clean()) == sorted(set(ids) - set(held))
-    assert bench.ids("completed") == sorted(held)
-
-
 @pytest.mark.parametrize("flavour", [FLAVOURS[0]], ids=str, indirect=True)
 def test_cleaning_publishes_an_event_of_bull_1(bench: Bench, prefix: str) -> None:
     ids = bench.put("failed", 4)
@@ -623,24 +543,6 @@ def test_states_that_cannot_be_cleaned_are_refused(bench: Bench) -> None:
         bench.queue.clean(0, state="nowhere")
     with pytest.raises(DialectError):
         bench.queue.clean(0, state="waiting-children")
-
-
-# drain
-
-
-@each_dialect
-def test_drain_keeps_jobs_that_do_not_wait(bench: Bench) -> None:
-    waiting = ["wait", "paused", *(["prioritized"] if bench.flavour.bullmq else [])]
-    kept = {state: bench.put(state, 4) for state in bench.handle.dialect.states if state not in waiting}
-    for state in waiting:
-        bench.put(state, 7)
-    assert bench.queue.drain() == 7 * len(waiting)
-    assert {state: bench.ids(state) for state in kept} == kept
-    assert bench.queue.counts() == {state: len(kept.get(state, [])) for state in bench.handle.dialect.states}
-    assert bench.queue.drain(delayed=True) == 4
-    kept.pop("delayed")
-    hashes = [name for name in bench.public() if name.startswith("j")]
-    assert sorted(hashes) == sorted(job_id for ids in kept.values() for job_id in ids)
 
 
 # obliterate

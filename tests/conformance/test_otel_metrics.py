@@ -12,8 +12,8 @@ import pytest
 from opentelemetry.metrics import MeterProvider
 
 import spark_bull
-from spark_bull import BullQueue, NewJob, OptionError
-from spark_bull.core.tracing.tracer import check_sendable, meter_of
+from spark_bull import BullQueue, NewJob, OptionError, current_trace
+from spark_bull.core.tracing.tracer import check_sendable, meter_of, spans_of
 from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.slot import run_slot
@@ -182,16 +182,23 @@ def test_a_worker_takes_a_function_instead_of_a_provider(recorder: MetricRecorde
         check_sendable(None, "yes")
 
 
-def test_without_opentelemetry_a_meter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_opentelemetry_a_meter_and_a_tracer_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "spark_bull.core.tracing.otel", raising=False)
-    monkeypatch.delattr(spark_bull.core.tracing, "meter", raising=False)
+    for module in ("meter", "otel"):
+        monkeypatch.delattr(spark_bull.core.tracing, module, raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
         monkeypatch.delitem(sys.modules, name)
-    for call in (lambda: meter_of(True), lambda: check_sendable(None, lambda: None)):
+    for call in (
+        lambda: meter_of(True),
+        lambda: spans_of(True),
+        lambda: check_sendable(None, lambda: None),
+        lambda: check_sendable(lambda: None),
+        current_trace,
+    ):
         with pytest.raises(OptionError, match=r"opentelemetry-api .* pip install 'spark-bull\[otel\]'"):
             call()
-    assert meter_of(None) is None
+    assert meter_of(None) is spans_of(None) is None
 
 
 @pytest.mark.parametrize("is_measured", [False, True])

@@ -83,26 +83,6 @@ def test_each_finished_job_is_discovered_once_at_an_increasing_position(bench: F
 
 
 @each_dialect
-def test_one_state_can_be_read_alone(bench: Finisher) -> None:
-    bench.finish(2)
-    ids = bench.finish(2, "failed")
-    ledger = bench.ledger(states=("failed",))
-    discover_all(ledger)
-    assert sorted(entries(ledger)) == sorted(of("failed", ids))
-
-
-@each_dialect
-def test_many_jobs_are_discovered_in_small_steps(bench: Finisher) -> None:
-    now = bench.handle.connection.now_ms()
-    old, late = bench.crowd(range(now - 300_000, now - 297_500)), bench.finish(100)
-    ledger = bench.ledger()
-    assert ledger.discover(most=50).more
-    discover_all(ledger, most=50)
-    assert sorted(entries(ledger)) == sorted(of("completed", [*old, *late]))
-    assert discover_all(ledger).end == 2_600
-
-
-@each_dialect
 @pytest.mark.parametrize("age_ms", [0, 300_000])
 def test_jobs_of_one_millisecond_are_all_discovered(bench: Finisher, age_ms: int) -> None:
     ids = bench.crowd([bench.handle.connection.now_ms() - age_ms] * 3_000)
@@ -125,22 +105,6 @@ def test_a_job_from_before_the_window_is_examined_once_also_where_many_have_fini
     assert entries(ledger) == of("completed", sorted(ids, key=lambda i: (bench.score("completed", i), i.encode())))
     # ZRANGE reads each job once, and RPUSH writes it; a script has some 50 arguments more.
     assert sum(script.elements - 50 for script in scripts) <= 3 * len(ids)
-
-
-@not_bull_1
-@pytest.mark.parametrize(
-    "offset_ms", [-55_000, 1_500, 500_000, *(pytest.param(ms, marks=pytest.mark.soak) for ms in (-1_500, 55_000))]
-)
-def test_clock_skew_of_a_worker_is_tolerated(bench: Finisher, offset_ms: int) -> None:
-    ledger = bench.ledger()
-    ids = bench.finish(2)
-    discover_all(ledger)
-    for state in ("completed", "failed"):
-        ids += bench.finish(2, state, offset_ms)
-        ids += bench.finish(1, state)
-        discover_all(ledger)
-    assert sorted(job_id for job_id, _ in entries(ledger)) == sorted(ids)
-    assert discover_all(ledger).end == len(ids)
 
 
 @not_bull_1
@@ -271,17 +235,6 @@ def test_a_job_that_fails_twice_is_discovered_twice_with_both_reasons(bench: Fin
     assert [texts(ledger, n, "failedReason") for n in (0, 1)] == [[b"first"], [b"second"]]
 
 
-def test_two_failures_of_one_job_in_different_calls_are_two_results(bench: Finisher) -> None:
-    """The second one is later than the tolerated clock skew, so it is not mistaken for the first."""
-    ledger = bench.ledger(lookback_ms=1_000)
-    (job_id,) = bench.finish(1, "failed", reason="first")
-    bench.queue.retry(job_id)
-    bench.end("failed", 5_000, reason="second")
-    discover_all(ledger, most=2)
-    ledger.archive(1)
-    assert texts(ledger, 1, "failedReason", "there") == [b"second", b"there"]
-
-
 def test_bullmq_events_show_all_finishes_between_two_discoveries(bench: Finisher) -> None:
     ledger = bench.ledger()
     (job_id,) = bench.finish(1, "failed", reason="first")
@@ -390,20 +343,6 @@ def test_events_can_be_read_by_themselves(bench: Finisher) -> None:
     assert ledger.discover(events_only=True).end == 3
     assert discover_all(ledger).end == 4
     assert sorted(entries(ledger)) == sorted(of("completed", [*gone, *crowd]))
-
-
-@pytest.mark.parametrize(("state", "later"), [("completed", []), ("failed", ["completed"])])
-def test_a_late_event_of_a_discovered_job_adds_no_second_result(bench: Finisher, state: str, later: list[str]) -> None:
-    ledger = bench.ledger()
-    (first,) = bench.finish(1, state, 500)
-    horizon = ledger.horizon()
-    (second,) = bench.finish(1, state, -500)
-    discover_all(ledger, horizon)
-    if later:
-        bench.queue.retry(second)
-        bench.end("completed")
-    discover_all(ledger)
-    assert sorted(entries(ledger)) == sorted([(first, state), (second, state), *((second, one) for one in later)])
 
 
 def test_jobs_are_kept_for_late_events_only_if_events_follow_the_horizon(bench: Finisher) -> None:

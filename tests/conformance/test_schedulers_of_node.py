@@ -307,24 +307,6 @@ def dying_after_claim(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @each_peer
-def test_the_next_worker_continues_the_scheduler_of_a_dead_worker(
-    board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    board.make("one")
-    board.let_wait()
-    with dying_after_claim(monkeypatch):
-        board.claim()
-    handle, (job_id,) = board.queue.handle, board.ids("active")
-    assert board.ids("delayed") == []
-    handle.connection.call("DEL", handle.keys.lock(job_id))
-    for _ in range(2):
-        handle.connection.call("DEL", handle.keys["stalled_check"], handle.keys["rescue_check"])
-        claims.rescue(handle)
-    assert [job.id for job in board.claim().jobs] == [job_id]
-    assert len(board.ids("delayed")) == 1
-
-
-@each_peer
 def test_a_restarted_claiming_query_continues_the_scheduler(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,14 +107,6 @@ def test_the_order_is_kept_whatever_becomes_of_the_jobs(bench: WorkBench, write:
     assert ended == added
 
 
-def test_the_failure_of_a_job_stops_its_sequence_only_if_it_should(bench: WorkBench, write: Any) -> None:
-    write("aaab")
-    claim, _ = started(bench)
-    bench.work(failed_for(claim, "no"))
-    _, jobs = started(bench)
-    assert jobs == [("a", 1)]
-
-
 def test_a_failure_can_fail_the_rest_of_its_sequence(bench: WorkBench, write: Any) -> None:
     write("aaab", onFailure="fail")
     claim, _ = started(bench)

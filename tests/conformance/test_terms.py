@@ -245,15 +245,6 @@ def test_an_expired_child_tells_its_parent(bench: WorkBench) -> None:
     assert list(bench.client.hvals(bench.handle.keys.children_failures("p"))) == [b"expired"]
 
 
-@only_bullmq
-def test_a_job_that_has_expired_runs_when_it_is_retried(bench: WorkBench) -> None:
-    (job_id,) = bench.add(1, expire_at=PAST)
-    expire_all(bench)
-    fail_unrun(bench)
-    bench.queue.retry(job_id)
-    assert [job.deferred_failure for job in bench.claim().jobs] == [None]
-
-
 # at most once
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from threading import Thread
@@ -18,7 +17,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcess
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span
 
-import spark_bull
 from spark_bull import BullQueue, DialectError, NewJob, OptionError, current_trace
 from spark_bull.core.errors import (
     DelayedError,
@@ -130,14 +128,6 @@ def test_jobs_carry_the_context_of_the_span_that_added_them(queue: BullQueue, re
     assert {opts(queue, job_id)["tm"] for job_id in ids} == {f'{{"traceparent":"{traceparent(span)}"}}'}
 
 
-def test_a_job_that_omits_the_context_or_has_its_own_carries_no_other(queue: BullQueue) -> None:
-    omits = queue.add({}, opts={"telemetry": {"omitContext": True}})
-    own = queue.add({}, opts={"telemetry": {"metadata": "own"}})
-    assert "tm" not in opts(queue, omits)
-    assert opts(queue, omits)["omc"] is True
-    assert opts(queue, own)["tm"] == "own"
-
-
 def test_the_span_of_a_call_that_fails_has_the_error(queue: BullQueue, recorder: Recorder) -> None:
     with pytest.raises(OptionError):
         queue.add({}, priority=-1)
@@ -224,17 +214,21 @@ def test_an_attempt_that_fails_has_its_error_and_each_attempt_a_span(
         (RateLimitError(HOUR_MS), "threads"),
         (ReturnedError(), "coroutines"),
         (WaitingForChildren(), "one by one"),
+        (DelayedError(HOUR_MS), "batch"),
+        (ReturnedError(), "batch"),
     ],
 )
 def test_a_job_that_is_put_back_has_not_failed(
     queue: BullQueue, recorder: Recorder, error: Exception, way: str
 ) -> None:
-    def processor(job: RunningJob) -> None:
+    def processor(_: Any) -> Any:
         raise error
 
-    job_id = queue.add({})
+    job_id = queue.add({"n": 1})
     queue.handle.connection.call("SADD", queue.handle.keys.children(job_id), "an unfinished one")
-    with worker(queue, processor, way, recorder.tracer):
+    udf = replace(UDF, function=processor)
+    batches = OurWorker(queue.handle, runner=udf, chunk_size=100, tracer=recorder.tracer, worker="w")
+    with batches if way == "batch" else worker(queue, processor, way, recorder.tracer):
         wait_until(lambda: recorder.processed, "the attempt")
     # A job that was returned to the queue runs again at once.
     span = recorder.processed[0]
@@ -430,19 +424,6 @@ def test_a_chunk_that_is_divided_by_name_has_a_span_for_each_batch_and_each_atte
     assert [dict(span.attributes or {})["bullmq.job.name"] for span in spans if span not in batches] == ["other"] * 2
 
 
-@pytest.mark.parametrize("error", [DelayedError(HOUR_MS), ReturnedError()])
-def test_jobs_that_a_batch_puts_back_have_not_failed(queue: BullQueue, recorder: Recorder, error: Exception) -> None:
-    def postpones(n: Any) -> Any:
-        raise error
-
-    runner = replace(UDF, function=postpones)
-    queue.add({"n": 1})
-    with OurWorker(queue.handle, runner=runner, chunk_size=100, tracer=recorder.tracer, worker="w"):
-        wait_until(lambda: recorder.processed, "the batch")
-    span = recorder.processed[0]
-    assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
-
-
 @pytest.mark.parametrize("step", ["start_span", "end", "set_status", "add_event", "extract"])
 def test_an_error_of_the_tracer_changes_no_outcome_of_a_batch(
     queue: BullQueue, recorder: Recorder, broken: Tracer, step: str
@@ -534,15 +515,3 @@ def test_a_tracer_is_true_or_a_function_that_returns_one_and_in_this_process_als
         check_sendable(recorder.tracer)
     with pytest.raises(OptionError, match="expected `tracer` to be True, or a function"):
         check_sendable("yes")
-
-
-def test_without_opentelemetry_a_tracer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "spark_bull.core.tracing.otel", raising=False)
-    monkeypatch.delattr(spark_bull.core.tracing, "otel", raising=False)
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
-        monkeypatch.delitem(sys.modules, name)
-    for call in (lambda: spans_of(True), lambda: check_sendable(lambda: None), current_trace):
-        with pytest.raises(OptionError, match=r"opentelemetry-api .* pip install 'spark-bull\[otel\]'"):
-            call()
-    assert spans_of(None) is None

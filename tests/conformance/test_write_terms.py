@@ -240,22 +240,6 @@ def writers() -> Iterator[ProcessPoolExecutor]:
 
 
 @once
-def test_four_writers_do_not_exceed_the_length(
-    opened: Open, writers: ProcessPoolExecutor, dialect: str, redis_url: str, prefix: str
-) -> None:
-    queue = opened()
-    options = {"url": redis_url, "prefix": prefix, "protocol": dialect, "max_length": 1_000}
-    terms = [("fail", "direct"), ("drop", "direct"), ("fail", "staged"), ("drop", "staged")]
-    writes = [
-        writers.submit(write_jobs, {**options, "when_full": when_full}, "q", f"w{number}", 450, how)
-        for number, (when_full, how) in enumerate(terms)
-    ]
-    added = sum(write.result(PATIENCE_S) for write in writes)
-    # Those that drop jobs fill the queue.
-    assert added == length(queue) == len(set(ids(queue))) == 1_000
-
-
-@once
 def test_four_writers_that_wait_do_not_exceed_the_length(
     opened: Open, writers: ProcessPoolExecutor, dialect: str, redis_url: str, prefix: str
 ) -> None:
