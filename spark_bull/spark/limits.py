@@ -17,8 +17,7 @@ from spark_bull.core.errors import OptionError, SparkBullError, restated
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import LimitsOptions
 from spark_bull.core.queue.handle.handle import open_handle
-from spark_bull.core.queue.manage.limits import change_groups, checked_name, given_limits
-from spark_bull.core.queue.manage.verbs import GroupChange
+from spark_bull.core.queue.manage.limits import GroupChange, change_groups, checked_name, given_limits
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import MS, TEXT, ColumnRule, column, column_indexes, column_values
 from spark_bull.spark.staging.sink import Sink, refuse_overwrite

@@ -28,8 +28,7 @@ from spark_bull.core.options.table import ManageOptions
 from spark_bull.core.queue.dispatch.write_records import CHANGES, Fields, Identity, QueuePlan, is_written, read_outcomes
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.bulk import end_of
-from spark_bull.core.queue.manage.manage import change_chunks, error_of
-from spark_bull.core.queue.manage.verbs import check_managed
+from spark_bull.core.queue.manage.manage import change_chunks, check_managed, error_of
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.staging.columns import (
     JSON,

@@ -19,10 +19,11 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.queues import QueueLimits
 from spark_bull.core.model.read_jobs import Change
+from spark_bull.core.queue import managing
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.manage import manage, verbs
+from spark_bull.core.queue.manage import manage
 from spark_bull.core.queue.work.claim import work
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
@@ -176,7 +177,7 @@ def test_a_drained_queue_stays_paused(bench: Bench) -> None:
 
 @each_flavour
 def test_pause_and_resume_overwrite_no_list(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verbs, "MOVE_SIZE", 3)
+    monkeypatch.setattr(managing, "MOVE_SIZE", 3)
     for waiting, paused in ((0, 9), (9, 0), (4, 20), (20, 4), (10, 10), (0, 0)):
         older, newer = bench.put("paused", paused), bench.put("wait", waiting)
         bench.queue.pause()

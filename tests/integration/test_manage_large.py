@@ -13,8 +13,8 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, Change, EmbeddedRedis, NewJob, WrongState
-from spark_bull.core.queue.handle.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE, touched_keys
-from spark_bull.core.queue.manage import verbs
+from spark_bull.core.model.limits import NO_WORKER
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, REMOVE_SIZE, touched_keys
 from spark_bull.core.queue.manage.manage import change_chunks
 from tests.support.traffic import script_work
 
@@ -163,7 +163,9 @@ def change_in_one_call(queue: BullQueue, *changes: Change) -> list[str]:
     (chunk,) = change_chunks(queue.handle, rows, range(len(changes)), CHUNK_SIZE, 1 << 20)
     touched = touched_keys(queue.handle, chunk.queues)
     receipt = queue.handle.keys.receipt(uuid4().hex)
-    return verbs.manage(queue.handle, receipt, "0", chunk.packed, first=1, touched=touched).outcomes
+    args = {"number": "0", "from": 1, "chunk": chunk.packed, "ttl_ms": RECEIPT_TTL_MS, **NO_WORKER}
+    _, outcomes = queue.handle.run("manage", args, receipt=receipt, touched=touched)
+    return [outcome.decode() for outcome in outcomes]
 
 
 @each_kind

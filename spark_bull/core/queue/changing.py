@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from spark_bull.core.model import read_jobs
     from spark_bull.core.model.read_jobs import Change, Changed
     from spark_bull.core.queue.handle import report
-    from spark_bull.core.queue.manage import cancel, manage, verbs
+    from spark_bull.core.queue.manage import cancel, manage
 else:
     (read_jobs,) = late("read_jobs", of="spark_bull.core.model")
     (report,) = late("report", of="spark_bull.core.queue.handle")
-    cancel, manage, verbs = late("cancel", "manage", "verbs", of="spark_bull.core.queue.manage")
+    cancel, manage = late("cancel", "manage", of="spark_bull.core.queue.manage")
 
 
 @short_errors
@@ -273,13 +273,14 @@ class Changing(OpenQueue):
           DialectError: for a queue of Bull.
         """
         self.handle.dialect.require("flows")
-        manage.job_keys(self.handle, job_id)
-        result, parent_key = verbs.remove_child_dependency(self.handle, job_id)
-        if result == "missing":
-            raise manage.missing(self.handle, job_id, f"a job {job_id}")
-        if result == "orphan":
-            raise manage.missing(self.handle, job_id, f"the parent {parent_key} of job {job_id}")
-        return result == "done"
+        manage.check_job_id(self.handle, job_id)
+        job = self.handle.keys.job(job_id)
+        result, *parent = self.handle.run_once("remove_child_dependency", {}, job=job)
+        if result == b"missing":
+            raise manage.job_missing(self.handle, job_id)
+        if result == b"orphan":
+            raise manage.job_missing(self.handle, job_id, f"the parent {parent[0].decode()} of job")
+        return bool(result == b"done")
 
     def remove_unprocessed_children(self, job_id: str) -> int:
         """Removes those children of a job that have not ended, and their children (BullMQ).

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from spark_bull.core.dialects.base import StateKey
 from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import DialectError, check_count
 from spark_bull.core.late import late
 from spark_bull.core.queue.adding import OpenQueue
 from spark_bull.core.queue.handle.admission import is_intake_open
-from spark_bull.core.queue.handle.handle import REMOVE_SIZE, SWEEP_AFTER_MS, QueueHandle
+from spark_bull.core.queue.handle.handle import MOVE_SIZE, REMOVE_SIZE, SWEEP_AFTER_MS, QueueHandle
 
 if TYPE_CHECKING:
     from spark_bull.core.model import queues
     from spark_bull.core.model.limits import Group
     from spark_bull.core.model.queues import QueueLimits, WriteRecord
     from spark_bull.core.queue.dispatch import roll_forward
-    from spark_bull.core.queue.handle import walk
     from spark_bull.core.queue.jobs import objects
-    from spark_bull.core.queue.manage import leftovers, limits, manage, verbs
+    from spark_bull.core.queue.manage import leftovers, limits, manage
     from spark_bull.core.queue.manage.leftovers import Swept
 else:
     (queues,) = late("queues", of="spark_bull.core.model")
     (roll_forward,) = late("roll_forward", of="spark_bull.core.queue.dispatch")
-    (walk,) = late("walk", of="spark_bull.core.queue.handle")
     (objects,) = late("objects", of="spark_bull.core.queue.jobs")
-    leftovers, limits, manage, verbs = late("leftovers", "limits", "manage", "verbs", of="spark_bull.core.queue.manage")
+    leftovers, limits, manage = late("leftovers", "limits", "manage", of="spark_bull.core.queue.manage")
 
 #: Number of started jobs that exhausts every rate limit, as in BullMQ: the largest integer of JavaScript.
 _EXHAUSTED: Final = 2**53 - 1
@@ -64,12 +63,12 @@ class Managing(OpenQueue):
     def pause(self) -> None:
         """Keeps workers from claiming more jobs; active jobs continue."""
         is_first = True
-        while verbs.pause(self.handle, first=is_first):
+        while self.handle.run_once("pause", {"limit": MOVE_SIZE, "first": int(is_first)}):
             is_first = False
 
     def resume(self) -> None:
         """Lets workers claim jobs again, whichever version paused the queue or added jobs since."""
-        while verbs.resume(self.handle):
+        while self.handle.run_once("resume", {"limit": MOVE_SIZE}):
             pass
 
     def is_paused(self) -> bool:
@@ -125,7 +124,7 @@ class Managing(OpenQueue):
         """
         self.handle.dialect.require("queue-limits")
         given = limits.given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
-        verbs.set_limits(self.handle, {_FIELDS.get(name, name): value for name, value in given.items()}, ())
+        limits.set_limits(self.handle, {_FIELDS.get(name, name): value for name, value in given.items()})
 
     def remove_limits(self, *, concurrency: bool = True, rate: bool = True) -> None:
         """Removes limits of the queue, as removeGlobalConcurrency and removeGlobalRateLimit do (BullMQ).
@@ -139,7 +138,7 @@ class Managing(OpenQueue):
         """
         self.handle.dialect.require("queue-limits")
         names = [*(["concurrency"] if concurrency else []), *(["max", "duration"] if rate else [])]
-        verbs.set_limits(self.handle, {}, names)
+        limits.set_limits(self.handle, {}, names)
 
     def limits(self) -> QueueLimits:
         """Reads the limits of the queue over all its workers (BullMQ).
@@ -236,7 +235,7 @@ class Managing(OpenQueue):
         """
         checked = limits.checked_name(group)
         given = limits.given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
-        limits.change_groups(self.handle, [verbs.GroupChange(checked, given)])
+        limits.change_groups(self.handle, [limits.GroupChange(checked, given)])
 
     def remove_group_limit(self, group: str, *, concurrency: bool = True, rate: bool = True) -> None:
         """Removes limits of one group of jobs: then the workers' limits hold.
@@ -250,7 +249,7 @@ class Managing(OpenQueue):
           OptionError: if the name is no text.
         """
         removed = [*(["concurrency"] if concurrency else []), *(["max", "duration_ms"] if rate else [])]
-        limits.change_groups(self.handle, [verbs.GroupChange(group, {}, removed)])
+        limits.change_groups(self.handle, [limits.GroupChange(group, {}, removed)])
 
     def pause_group(self, group: str) -> None:
         """Keeps workers of Spark from starting jobs of a group, until it is resumed; its active jobs continue.
@@ -261,7 +260,7 @@ class Managing(OpenQueue):
         Raises:
           OptionError: if the name is no text.
         """
-        limits.change_groups(self.handle, [verbs.GroupChange(group, {"paused": True})])
+        limits.change_groups(self.handle, [limits.GroupChange(group, {"paused": True})])
 
     def resume_group(self, group: str) -> None:
         """Lets workers start jobs of a group again.
@@ -272,7 +271,7 @@ class Managing(OpenQueue):
         Raises:
           OptionError: if the name is no text.
         """
-        limits.change_groups(self.handle, [verbs.GroupChange(group, {}, ["paused"])])
+        limits.change_groups(self.handle, [limits.GroupChange(group, {}, ["paused"])])
 
     def groups(self) -> Iterator[Group]:
         """Reads the groups of jobs that workers of Spark have met, 25 per call.
@@ -307,21 +306,12 @@ class Managing(OpenQueue):
         if state == _NOT_CLEANED:
             raise DialectError(f"jobs in {state} can't be cleaned, as others depend on them: remove them one by one")
         before = self.handle.connection.now_ms() - grace_ms
+        args = {"state": state, "before": before, "finished": int(state in _FINISHED)}
         position = _BEGINNING
         while position:
-            part = walk.Sweep(store, position, REMOVE_SIZE)
-            with objects.deleting_objects(self.handle, partial(objects.swept_ids, self.handle, part)):
-                reply = verbs.clean(
-                    self.handle,
-                    part,
-                    state=state,
-                    before=before,
-                    finished=state in _FINISHED,
-                    removed=len(ids),
-                    limit=limit - len(ids) if limit else _NO_LIMIT,
-                )
-            position = reply.position
-            ids += reply.removed
+            args |= {"removed": len(ids), "limit": limit - len(ids) if limit else _NO_LIMIT}
+            position, removed = _swept(self.handle, "clean", store, position, args)
+            ids += [job_id.decode("utf-8", "replace") for job_id in removed]
         return ids
 
     def drain(self, *, delayed: bool = False) -> int:
@@ -334,7 +324,13 @@ class Managing(OpenQueue):
           How many jobs were removed.
         """
         states = (*_WAITING, *(["delayed"] if delayed else []))
-        return sum(_drained(self.handle, state) for state in states if state in self.handle.dialect.states)
+        total = 0
+        for state in filter(self.handle.dialect.states.__contains__, states):
+            position, store = _BEGINNING, self.handle.dialect.state_key(state)
+            while position:
+                position, removed = _swept(self.handle, "drain", store, position, {"limit": _NO_LIMIT})
+                total += removed
+        return total
 
     def obliterate(self, *, force: bool = False) -> None:
         """Deletes the queue with all its jobs.
@@ -394,12 +390,11 @@ class Managing(OpenQueue):
         return roll_forward.recover(self.handle)
 
 
-def _drained(handle: QueueHandle, state: str) -> int:
-    store, removed, position = handle.dialect.state_key(state), 0, _BEGINNING
-    while position:
-        part = walk.Sweep(store, position, REMOVE_SIZE)
-        with objects.deleting_objects(handle, partial(objects.swept_ids, handle, part)):
-            reply = verbs.drain(handle, part, limit=_NO_LIMIT)
-        position = reply.position
-        removed += reply.removed
-    return removed
+def _swept(
+    handle: QueueHandle, verb: str, store: StateKey, position: bytes, args: Mapping[str, Any]
+) -> tuple[bytes, Any]:
+    """One call that removes jobs of a state from a position on; returns the next position, and what was removed."""
+    sweep = {"kind": store.kind, "position": position, "size": REMOVE_SIZE}
+    with objects.deleting_objects(handle, partial(objects.swept_ids, handle, store, position)):
+        reached, removed = handle.run_once(verb, {**args, **sweep}, state=handle.keys[store.key])
+    return manage.position_of(reached), removed

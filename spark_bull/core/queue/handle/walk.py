@@ -57,14 +57,6 @@ class Position(NamedTuple):
 START: Final = Position()
 
 
-class Sweep(NamedTuple):
-    """The part of a state that a call processes: it removes about `size` ids from a position, b"0" at the beginning."""
-
-    store: StateKey
-    position: bytes
-    size: int
-
-
 class StateIds(NamedTuple):
     """Some ids of a state. `position`: behind them; `places`: in a list or ZSET, from the end that jobs enter at."""
 

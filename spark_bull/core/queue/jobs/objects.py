@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
-from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.core.queue.handle.walk import Sweep
+from spark_bull.core.dialects.base import StateKey
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE, REMOVE_SIZE, QueueHandle
 
 #: The fields of a job that may be stored elsewhere.
 KEPT_FIELDS: Final = ("data", "returnvalue")
@@ -44,13 +44,13 @@ def deleting_objects(handle: QueueHandle, ids: Callable[[], Iterable[bytes]]) ->
         handle.payloads.delete(path for job_id in gone for path in paths[job_id])
 
 
-def swept_ids(handle: QueueHandle, sweep: Sweep) -> list[bytes]:
-    """The jobs among which one call of `clean` or `drain` removes some: those that core/lua/lib/remove.lua looks at."""
-    key, size, call = handle.keys[sweep.store.key], sweep.size, handle.connection.call
-    if sweep.store.kind == "set":
-        ids: list[bytes] = list(call("SSCAN", key, sweep.position, "COUNT", size)[1])
+def swept_ids(handle: QueueHandle, store: StateKey, position: bytes) -> list[bytes]:
+    """The jobs of a state among which a call of `clean` or `drain` removes some; see core/lua/lib/remove.lua."""
+    key, call = handle.keys[store.key], handle.connection.call
+    if store.kind == "set":
+        ids: list[bytes] = list(call("SSCAN", key, position, "COUNT", REMOVE_SIZE)[1])
         return ids
-    start = int(sweep.position)
-    if sweep.store.kind == "list":
-        return list(call("LRANGE", key, -start - _LOOKS * size, -start - 1))
-    return list(call("ZRANGE", key, start, start + size - 1))
+    start = int(position)
+    if store.kind == "list":
+        return list(call("LRANGE", key, -start - _LOOKS * REMOVE_SIZE, -start - 1))
+    return list(call("ZRANGE", key, start, start + REMOVE_SIZE - 1))

@@ -10,9 +10,7 @@ import msgpack
 from spark_bull.core.errors import WrongState, encodable, expected
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.jobs.read import read_job
-from spark_bull.core.queue.manage import verbs
-from spark_bull.core.queue.manage.manage import job_error, job_keys
-from spark_bull.core.queue.manage.verbs import JobReply
+from spark_bull.core.queue.manage.manage import check_job_id, job_error
 
 #: Requests that no slot has read expire after this time.
 REQUEST_TTL_MS: Final = 3_600_000
@@ -32,8 +30,8 @@ class CancelRequest(NamedTuple):
 def request_cancel(handle: QueueHandle, job_id: str, reason: str | None = None) -> None:
     """Asks the slot that holds a job to cancel it. Raises JobMissing; WrongState unless a slot of a Worker holds it."""
     reason_text = _reason_text(reason)
-    job_keys(handle, job_id)
-    (answer,) = verbs.cancel(handle, [job_id], reason_text, ttl_ms=REQUEST_TTL_MS)
+    check_job_id(handle, job_id)
+    (answer,) = _request(handle, [job_id], reason_text)
     if answer != "done":
         _raise_refusal(handle, job_id, answer)
 
@@ -48,9 +46,14 @@ def request_cancel_all(handle: QueueHandle, reason: str | None = None) -> int:
     active = handle.connection.call("LRANGE", handle.keys["active"], 0, -1)
     cancelled = 0
     for first in range(0, len(active), CHUNK_SIZE):
-        part = active[first : first + CHUNK_SIZE]
-        cancelled += verbs.cancel(handle, part, reason_text, ttl_ms=REQUEST_TTL_MS).count("done")
+        cancelled += _request(handle, active[first : first + CHUNK_SIZE], reason_text).count("done")
     return cancelled
+
+
+def _request(handle: QueueHandle, job_ids: Sequence[str | bytes], reason: bytes) -> list[str]:
+    """Asks the slots that hold some jobs to cancel them. Returns done, missing, unlocked or foreign for each."""
+    answers = handle.run("cancel", {"ids": job_ids, "reason": reason, "ttl_ms": REQUEST_TTL_MS})
+    return [answer.decode() for answer in answers]
 
 
 def _reason_text(reason: str | None) -> bytes:
@@ -62,7 +65,7 @@ def _reason_text(reason: str | None) -> bytes:
 def _raise_refusal(handle: QueueHandle, job_id: str, answer: str) -> None:
     job = read_job(handle, job_id)
     if job is None or job.state != "active":
-        raise job_error(handle, job_id, JobReply("missing" if job is None else answer), "active")
+        raise job_error(handle, job_id, "missing" if job is None else answer, "active")
     queue = handle.keys.queue
     if answer == "foreign":
         raise WrongState(

@@ -20,7 +20,6 @@ from spark_bull.core.options.redis_settings import urls_of
 from spark_bull.core.queue.handle.handle import SWEEP_AFTER_MS, QueueHandle
 from spark_bull.core.queue.handle.walk import MAX_IDS
 from spark_bull.core.queue.jobs.objects import KEPT_FIELDS
-from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.manage.manage import remove
 from spark_bull.core.queue.monitor.find import SCANNED_KEYS, exists, scan_keys, scan_queues
 from spark_bull.core.queue.shards.layout import read_layout
@@ -102,8 +101,8 @@ def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes]) -> int:
     for start in range(0, len(job_ids), _CANDIDATES):
         orphans = _unlisted(handle, job_ids[start : start + _CANDIDATES])
         for first in range(0, len(orphans), _REMOVED_AT_ONCE):
-            part = orphans[first : first + _REMOVED_AT_ONCE]
-            removed += verbs.remove_orphans(handle, part, keys, window=MAX_IDS)
+            args = {"ids": orphans[first : first + _REMOVED_AT_ONCE], "window": MAX_IDS}
+            removed += int(handle.run_once("remove_orphans", args, states=keys))
     return removed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha1
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgpack
 
@@ -13,8 +13,14 @@ from spark_bull.core.errors import OptionError, encodable, expected
 from spark_bull.core.model.limits import Group
 from spark_bull.core.model.queues import QueueLimits
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.manage import verbs
-from spark_bull.core.queue.manage.verbs import GroupChange
+
+
+class GroupChange(NamedTuple):
+    """Limits to set on a group, and names of limits to remove from it; see core/lua/lib/groups.lua."""
+
+    group: str
+    set: Mapping[str, int | bool]
+    removed: Sequence[str] = ()
 
 
 def given_limits(limits: Mapping[str, int | None], duration: str = "duration_ms") -> dict[str, int]:
@@ -39,6 +45,13 @@ def check_positive(name: str, value: object) -> None:
         raise expected(name, f"an integer from 1 to {LAST_ETA_MS}", value)
 
 
+def set_limits(handle: QueueHandle, limits: Mapping[str, int], removed: Sequence[str] = ()) -> None:
+    """Sets limits of the queue by the names of their fields in `meta`, and removes others."""
+    pairs = [str(item) for pair in limits.items() for item in pair]
+    packed = {"set": msgpack.packb(pairs, use_bin_type=False), "removed": msgpack.packb([*removed], use_bin_type=False)}
+    handle.run("set_limits", packed)
+
+
 #: Groups that one call reads, and that one changes, which may promote up to 200 delayed jobs.
 GROUPS: Final = 25
 CHANGED_GROUPS: Final = 10
@@ -51,7 +64,8 @@ def change_groups(handle: QueueHandle, changes: Sequence[GroupChange]) -> None:
     for change in changes:
         checked_name(change.group)
     for start in range(0, len(changes), CHANGED_GROUPS):
-        verbs.change_groups(handle, changes[start : start + CHANGED_GROUPS])
+        part = [change._asdict() for change in changes[start : start + CHANGED_GROUPS]]
+        handle.run_once("change_groups", {"changes": msgpack.packb(part, use_bin_type=False)})
 
 
 def checked_name(group: object) -> str:

@@ -18,11 +18,14 @@ from spark_bull.core.dialects.encode.chunks import packed_map
 from spark_bull.core.dialects.fields import ONLY_OF_JOBS
 from spark_bull.core.errors import JobError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState, encodable
 from spark_bull.core.keys import QueueKeys
+from spark_bull.core.model.limits import NO_WORKER
 from spark_bull.core.model.read_jobs import Change, Changed
 from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.payloads.policy import Kind
 from spark_bull.core.queue.handle.handle import (
     CHUNK_SIZE,
+    MOVE_SIZE,
+    RECEIPT_TTL_MS,
     REMOVE_SIZE,
     WRITES_SIZE,
     QueueHandle,
@@ -31,8 +34,6 @@ from spark_bull.core.queue.handle.handle import (
 )
 from spark_bull.core.queue.jobs.objects import deleting_objects
 from spark_bull.core.queue.jobs.read import read_job
-from spark_bull.core.queue.manage import verbs
-from spark_bull.core.queue.manage.verbs import JobKeys, JobReply
 
 
 def is_paused(handle: QueueHandle) -> bool:
@@ -47,13 +48,15 @@ def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chun
     WrongState for the next job of a job scheduler, and for a job with more than 1,000 levels of children. A tree of
     more than `chunk_size` jobs takes several calls, each of which can raise JobLocked.
     """
-    reply = JobReply("open")
+    args = {"job_id": job_id, "with_children": int(with_children), "limit": chunk_size}
+    result, locked = b"open", b""
     with deleting_objects(handle, lambda: [job_id.encode()]):
-        while reply.result == "open":
-            keys = job_keys(handle, job_id)
-            reply = verbs.remove(handle, job_id, keys, with_children=with_children, limit=chunk_size)
-    if reply.result != "done":
-        raise job_error(handle, job_id, reply, REMOVABLE)
+        while result == b"open":
+            check_job_id(handle, job_id)
+            result, *rest = handle.run_once("remove", args, job=handle.keys.job(job_id), lock=handle.keys.lock(job_id))
+            locked = rest[0] if rest else b""
+    if result != b"done":
+        raise job_error(handle, job_id, result.decode(), REMOVABLE, locked.decode())
 
 
 def obliterate(handle: QueueHandle, *, force: bool = False) -> None:
@@ -63,14 +66,16 @@ def obliterate(handle: QueueHandle, *, force: bool = False) -> None:
     registered writes stay: their jobs are added to the new queue. Records and watermarks of writes stay, too. A parent
     that waits for children of another queue stays, as in BullMQ. Receipts of other processes expire within an hour.
     """
+    args = {"limit": REMOVE_SIZE, "move": MOVE_SIZE, "writes": WRITES_SIZE, "kept_ids": handle.keys.kept_ids("")}
+    # The position counts writes, from the latest on, whose kept ids a call removes before it removes jobs.
     for position in count(step=WRITES_SIZE):
-        reply = verbs.obliterate(handle, position, limit=REMOVE_SIZE, force=force)
-        if reply.state == "done":
+        state, *active = handle.run_once("obliterate", {**args, "position": position, "force": int(force)})
+        if state == b"done":
             # The reply has arrived: the receipt of this thread is not needed any more.
             handle.connection.call("UNLINK", handle.keys.receipt(handle.sender))
             return
-        if reply.state == "active":
-            raise _busy(handle, reply.active)
+        if state == b"active":
+            raise _busy(handle, *active)
 
 
 def check_obliterate(handle: QueueHandle) -> None:
@@ -89,28 +94,24 @@ def _busy(handle: QueueHandle, active: int) -> QueueBusy:
     )
 
 
-def job_keys(handle: QueueHandle, job_id: str) -> JobKeys:
-    """The keys of a job. Raises JobMissing for an id that is the name of another key of the queue, such as `wait`."""
-    if may_be_other_key(job_id) and not _is_job(handle, job_id):
-        raise job_error(handle, job_id, JobReply("missing"), "")
-    return JobKeys(handle.keys.job(job_id), handle.keys.lock(job_id))
-
-
-def _is_job(handle: QueueHandle, job_id: str) -> bool:
+def check_job_id(handle: QueueHandle, job_id: str) -> None:
+    """Raises JobMissing for an id that is the name of another key of the queue, such as `wait`."""
+    if not may_be_other_key(job_id):
+        return
     key, call = handle.keys.job(job_id), handle.connection.call
-    return call("TYPE", key) == b"hash" and any(call("HMGET", key, *ONLY_OF_JOBS))
+    if call("TYPE", key) != b"hash" or not any(call("HMGET", key, *ONLY_OF_JOBS)):
+        raise job_missing(handle, job_id)
 
 
-def job_error(handle: QueueHandle, job_id: str, reply: JobReply, wanted: str) -> JobError:
-    """The error for a job that a verb has refused. wanted: the state that was expected."""
+def job_error(handle: QueueHandle, job_id: str, result: str, wanted: str, locked: str = "") -> JobError:
+    """The error for a job that a verb has refused. wanted: the state that was expected. locked: key of a locked job."""
     queue = handle.keys.queue
-    result, detail = reply
     subject = f"job {job_id} of queue {queue}"
     if result == "missing":
-        return JobMissing(f"expected a job {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)
+        return job_missing(handle, job_id)
     if result == "locked":
         return JobLocked(
-            f"{detail or subject} is locked by a worker: wait until it has finished, or until its lock expires",
+            f"{locked or subject} is locked by a worker: wait until it has finished, or until its lock expires",
             queue=queue,
             job_id=job_id,
         )
@@ -132,21 +133,27 @@ def remove_unprocessed_children(handle: QueueHandle, job_id: str, *, chunk_size:
     Raises DialectError, and JobMissing for a job that does not exist.
     """
     handle.dialect.require("flows")
-    job_keys(handle, job_id)
+    check_job_id(handle, job_id)
     position, total = b"0", 0
     while position:
-        position, removed = verbs.remove_unprocessed_children(handle, job_id, position, limit=chunk_size)
-        if removed is None and total:
-            return total
-        if removed is None:
-            raise missing(handle, job_id, f"a job {job_id}")
-        total += removed
+        args = {"position": position, "limit": chunk_size}
+        reply = handle.run_once("remove_unprocessed_children", args, job=handle.keys.job(job_id))
+        if reply == [b"missing"]:
+            if total:
+                return total
+            raise job_missing(handle, job_id)
+        position, total = position_of(reply[0]), total + int(reply[1])
     return total
 
 
-def missing(handle: QueueHandle, job_id: str, what: str) -> JobMissing:
+def position_of(reply: bytes | int) -> bytes:
+    """The position to go on from that a script returns; b"" at the end."""
+    return reply if isinstance(reply, bytes) else b"%d" % reply
+
+
+def job_missing(handle: QueueHandle, job_id: str, what: str = "a job") -> JobMissing:
     queue = handle.keys.queue
-    return JobMissing(f"expected {what} in queue {queue}, found none", queue=queue, job_id=job_id)
+    return JobMissing(f"expected {what} {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)
 
 
 def free(handle: QueueHandle, deduplication_id: str, job_id: str | None = None) -> bool:
@@ -155,7 +162,8 @@ def free(handle: QueueHandle, deduplication_id: str, job_id: str | None = None) 
     Raises DialectError.
     """
     handle.dialect.require("deduplication")
-    return verbs.free_deduplication(handle, handle.keys.deduplication(deduplication_id), job_id or "")
+    holder = handle.keys.deduplication(deduplication_id)
+    return bool(handle.run_once("free_deduplication", {"job_id": job_id or ""}, holder=holder))
 
 
 _BATCH: Final = 10_000
@@ -228,12 +236,14 @@ def manage_chunk(handle: QueueHandle, sender: str, number: int | str, chunk: Cha
     `sender` and `number` identify the calls.
     """
     outcomes: list[str] = []
-    first, touched, calls = 1, touched_keys(handle, chunk.queues), 0
+    args = {"chunk": chunk.packed, "ttl_ms": RECEIPT_TTL_MS, **NO_WORKER}
+    receipt, touched = handle.keys.receipt(sender), touched_keys(handle, chunk.queues)
+    first, calls = 1, 0
     while first <= chunk.rows:
-        receipt = handle.keys.receipt(sender)
-        reply = verbs.manage(handle, receipt, f"{number}.{calls}", chunk.packed, first=first, touched=touched)
-        outcomes += reply.outcomes
-        first, calls = reply.first, calls + 1
+        args |= {"number": f"{number}.{calls}", "from": first}
+        first, made = handle.run("manage", args, receipt=receipt, touched=touched)
+        outcomes += [outcome.decode() for outcome in made]
+        calls += 1
     return outcomes
 
 
@@ -288,4 +298,13 @@ def error_of(handle: QueueHandle, changed: Changed, change: Change | None = None
             job_id=changed.id,
         )
     wanted = (change and change.state) or ACTIONS[changed.action].wanted
-    return job_error(handle, changed.id, JobReply(changed.outcome), wanted)
+    return job_error(handle, changed.id, changed.outcome, wanted)
+
+
+def check_managed(handle: QueueHandle, stage: str, number: int) -> tuple[str, str, str] | None:
+    """Finds the first job of a staged chunk that can't be changed: its id, the action, and why."""
+    reply = handle.run("check_managed", {"number": number}, stage=stage)
+    if not reply:
+        return None
+    job_id, action, reason = (part.decode() for part in reply)
+    return job_id, action.replace("_", "-"), reason
