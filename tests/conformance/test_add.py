@@ -24,7 +24,6 @@ from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import pass_batch, recover, roll_forward
-from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.core.queue.dispatch.write_records import (
     WATERMARK_TTL_MS,
     Identity,
@@ -36,6 +35,7 @@ from spark_bull.core.queue.dispatch.write_records import (
     records,
     stage_chunks,
 )
+from spark_bull.core.queue.handle.handle import RECORD_TTL_MS
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.store.connection import Connection
 from tests.support.dump import PRIVATE, dump

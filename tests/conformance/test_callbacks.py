@@ -12,7 +12,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from spark_bull.core.errors import ConnectionLost, DialectError, OptionError
 from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.dispatch import roll_forward
 from spark_bull.spark.staging import commit
 from tests.support.without_spark import Sink
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
@@ -205,7 +205,7 @@ def test_an_abort_after_the_registration_leaves_the_callback(
         raise ConnectionLost("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(verbs, "close_callback", lose)
+        patched.setattr(roll_forward, "close_callback", lose)
         with pytest.raises(ConnectionLost, match="don't run this write again"):
             sink.commit()
     sink.abort()

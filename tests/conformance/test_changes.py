@@ -15,9 +15,8 @@ from spark_bull.core.errors import DialectError, JobLocked, JobMissing, OptionEr
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.read_jobs import Change, Changed, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import commit, recover, roll_forward
 from spark_bull.core.queue.dispatch.write_records import QueuePlan, StagedChunk, StagedPart, read_outcomes, stage_chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.manage import change_chunks, change_job
@@ -207,8 +206,8 @@ def test_an_interrupted_write_ends_as_one_without_interruption(
             if name == "interrupted":
                 position = 0
                 for _ in range(Random(seed).randrange(1, 8)):
-                    position = verbs.commit(queue.handle, "w", position, "commit_managed").position
-                    assert verbs.commit(queue.handle, "w", 0, "commit_managed").position == position
+                    position = commit(queue.handle, "w", position, "commit_managed").position
+                    assert commit(queue.handle, "w", 0, "commit_managed").position == position
                 other = replace(queue.handle, token="another process")
                 (record,) = recover(other)
             else:

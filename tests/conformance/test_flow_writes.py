@@ -13,10 +13,9 @@ from redis import Redis
 
 from spark_bull.core.errors import DialectError, OptionError, SparkBullError
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.flows import TOUCHED
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.roll_forward import recover
+from spark_bull.core.queue.dispatch.roll_forward import commit, recover
 from spark_bull.core.queue.dispatch.write_records import Identity, open_writes
 from spark_bull.core.queue.handle.handle import touched_keys
 from tests.support.dump import PRIVATE, dump
@@ -139,9 +138,9 @@ def test_workers_see_each_flow_of_an_exactly_once_write_whole_or_not_at_all(
     touched = touched_keys(handle, ["pages", "words"], TOUCHED)
     position, state = 0, "open"
     while state == "open":
-        reply = verbs.commit(handle, sink.plan.write_id, position, "commit_flows", touched)
+        reply = commit(handle, sink.plan.write_id, position, "commit_flows", touched)
         # A call that is sent again changes nothing.
-        assert verbs.commit(handle, sink.plan.write_id, position, "commit_flows", touched)[1] == reply.position
+        assert commit(handle, sink.plan.write_id, position, "commit_flows", touched)[1] == reply.position
         state, position = reply.state, reply.position
         found = counts(queues)
         flows = found["books"]["waiting-children"]
@@ -161,7 +160,7 @@ def test_a_write_of_flows_that_was_interrupted_is_finished_by_any_process(
     sink.task([book(n, page(n)) for n in range(5)])
     register(sink.plan.write_id, sink.plan.queue_plans(sink.messages), Identity("app", 1))
     books = queues["books"].handle
-    verbs.commit(books, sink.plan.write_id, 0, "commit_flows", touched_keys(books, ["pages"], TOUCHED))
+    commit(books, sink.plan.write_id, 0, "commit_flows", touched_keys(books, ["pages"], TOUCHED))
     (record,) = recover(queues["books"].handle)
     assert (record.jobs, record.added, record.state) == (10, 10, "finished")
     assert open_writes(queues["books"].handle) == []

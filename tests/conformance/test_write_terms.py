@@ -17,9 +17,8 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import commit, recover, roll_forward
 from spark_bull.core.queue.dispatch.write_records import Identity, open_writes
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.work.claim import work
@@ -165,7 +164,7 @@ def test_an_exactly_once_write_is_registered_only_if_all_of_its_jobs_fit(opened:
 def test_jobs_of_a_registered_write_have_their_room(opened: Open) -> None:
     queue = opened()
     register_all(queue.handle, "w", [jobs_of(8)], 3, **LengthLimit(10, "fail").fields)
-    assert verbs.commit(queue.handle, "w", 0).position == 3
+    assert commit(queue.handle, "w", 0).position == 3
     with pytest.raises(QueueFull, match="has 8 of at most 10"):
         opened(max_length=10).add_many(jobs_of(3, 20))
     with pytest.raises(QueueFull, match="has 8 of at most 10"):

@@ -15,10 +15,9 @@ from spark_bull.core.errors import OptionError, QueueBusy, ResultsLost, WaitTime
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Failed, Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.add import add_chunk
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.roll_forward import roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import commit, roll_forward
 from spark_bull.core.queue.dispatch.written import (
     WrittenEnds,
     WrittenIds,
@@ -65,7 +64,7 @@ def test_a_write_keeps_the_ids_of_its_jobs_in_order_only_if_it_is_told_to(bench:
 def test_numbers_that_follow_each_other_are_known_without_being_kept(bench: WorkBench) -> None:
     jobs = [NewJob({"n": n}) for n in range(30)]
     register_all(bench.handle, "w", [jobs], 10)
-    assert verbs.commit(bench.handle, "w", 0).position == 10
+    assert commit(bench.handle, "w", 0).position == 10
     # Others add jobs between two chunks.
     bench.add(3)
     roll_forward(bench.handle, "w")

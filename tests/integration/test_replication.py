@@ -12,7 +12,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, FlowJob, NewJob, NotReplicated, OptionError
-from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue import adding
 from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.core.queue.handle.admission import ReplicaTerms, check_replicas, wait_for_replicas
 from tests.support.wait import wait_until
@@ -125,13 +125,13 @@ def test_a_job_that_too_few_replicas_have_is_added_with_an_error(
     servers: Servers, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The replica goes after the check, and before the job is added."""
-    add = verbs.add
+    add = adding.add_chunk
 
     def add_without_replica(*args: Any, **more: Any) -> Any:
         servers.copy.replicaof("NO", "ONE")
         return add(*args, **more)
 
-    monkeypatch.setattr(verbs, "add", add_without_replica)
+    monkeypatch.setattr(adding, "add_chunk", add_without_replica)
     with BullQueue("q", url=servers.primary.url, prefix=prefix, replicas=1, replica_timeout_ms=SOON_MS) as queue:
         with pytest.raises(NotReplicated) as raised:
             queue.add({})

@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from redis import Redis
 
 from spark_bull import BullQueue, ConnectionLost, OptionError
-from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.dispatch import roll_forward
 from spark_bull.core.queue.dispatch.write_records import Identity
 from tests.support.dump import Dump, difference, dump
 from tests.support.without_spark import ScheduleSink
@@ -85,7 +85,7 @@ def test_a_replayed_write_changes_nothing(
 def test_a_commit_that_is_interrupted_is_finished_by_anyone(
     queue: BullQueue, sink: StartSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, commit = sink(), verbs.commit
+    write, commit = sink(), roll_forward.commit
     write.task(rows(0, 250))
 
     def failing(*args: Any, **named: Any) -> Any:
@@ -94,7 +94,7 @@ def test_a_commit_that_is_interrupted_is_finished_by_anyone(
         return commit(*args, **named)
 
     with monkeypatch.context() as broken:
-        broken.setattr(verbs, "commit", failing)
+        broken.setattr(roll_forward, "commit", failing)
         with pytest.raises(ConnectionLost, match="don't run this write again: it is registered as"):
             write.commit()
     assert len(queue.schedulers()) == 100
@@ -158,13 +158,13 @@ def test_waiting_jobs_of_schedulers_are_found_in_a_long_list_in_several_calls(
     for start in range(0, others, 10_000):
         client.lpush(queue.handle.keys["wait"], *(f"other-{n}" for n in range(start, start + 10_000)))
     positions: list[int] = []
-    commit = verbs.commit
+    commit = roll_forward.commit
 
     def noting(*args: Any, **named: Any) -> Any:
         positions.append(args[2])
         return commit(*args, **named)
 
-    monkeypatch.setattr(verbs, "commit", noting)
+    monkeypatch.setattr(roll_forward, "commit", noting)
     write = sink()
     write.task(rows(0, 20))
     write.commit()

@@ -24,7 +24,8 @@ from spark_bull.core.model.guards import Guard
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.call.caller import Caller
-from spark_bull.core.queue.dispatch import registration, verbs
+from spark_bull.core.queue.dispatch import registration
+from spark_bull.core.queue.dispatch.roll_forward import commit
 from spark_bull.core.queue.work.verbs import guard
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.schemas import SCHEMAS
@@ -115,7 +116,7 @@ def leave_writes(place: Place) -> None:
     for dialect in DIALECTS:
         handle = place.queue(f"open-{dialect}", dialect).handle
         register_all(handle, "w", [[NewJob({"n": n}) for n in range(30)]], 10)
-        assert verbs.commit(handle, "w", 0).position == 10
+        assert commit(handle, "w", 0).position == 10
     children = [{"queue": "pages", "data": str(n)} for n in range(2)]
     flows = [{"data": str(n), "children": children} for n in range(4)]
     _die(Sink(place.options("flows", chunkSize="2"), _FLOWS), flows, "commit_flows", 2)

@@ -19,8 +19,7 @@ from spark_bull.core.model.jobs import Added
 from spark_bull.core.options.parts import ALL_EVENTS
 from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch.add import add_chunk
-from spark_bull.core.queue.dispatch.flows import FlowChunk, add_flow_chunk, flow_chunks
-from spark_bull.core.queue.dispatch.verbs import FlowsReply
+from spark_bull.core.queue.dispatch.flows import FlowChunk, FlowsReply, add_flow_chunk, flow_chunks
 from spark_bull.core.queue.dispatch.write_records import Fields, Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.shards.layout import of_dialect

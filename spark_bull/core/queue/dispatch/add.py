@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed, pack
 from spark_bull.core.dialects.encode.codec import carrying, encode, rows_of
 from spark_bull.core.errors import OptionError, ParentError, expected
 from spark_bull.core.model.jobs import Added, NewJob
-from spark_bull.core.queue.dispatch import verbs
-from spark_bull.core.queue.handle.admission import LengthLimit, Refusal, RoomWait, intake_closed, queue_full
-from spark_bull.core.queue.handle.handle import QueueHandle, keys_of
+from spark_bull.core.queue.handle.admission import LengthLimit, RoomWait, intake_closed, queue_full, refusal_of
+from spark_bull.core.queue.handle.handle import RECEIPT_TTL_MS, RECORD_TTL_MS, QueueHandle, keys_of
 
 #: Why a script has rejected a child -> the message.
 REASONS: Final[Mapping[str, str]] = {
@@ -110,6 +109,43 @@ def refused(row: int | str, reason: str, key: str) -> OptionError:
 _ADDED_BEFORE: Final = "these were not added, jobs before them were"
 
 
+class AddReply(NamedTuple):
+    """`first`: number of the first row that was not processed. `ids`: of new and known jobs, if wanted.
+    `rejected`: rows that were not added as children, counted from 1, and why. `dropped`: rows that had no room.
+    """
+
+    first: int
+    added: int
+    duplicates: int
+    deduplicated: int
+    ids: list[bytes | int]
+    rejected: Sequence[tuple[int, bytes]] = ()
+    dropped: int = 0
+
+
+def adding_args(
+    handle: QueueHandle, number: int | str, packed: bytes, *, want_ids: bool, limit: LengthLimit | None = None
+) -> dict[str, Any]:
+    """The arguments of a script that adds a packed chunk."""
+    max_length, when_full = limit or ("", "")
+    return {
+        "number": number,
+        "chunk": packed,
+        "want_ids": int(want_ids),
+        "ttl_ms": RECEIPT_TTL_MS,
+        "max_length": max_length,
+        "when_full": when_full,
+        "writes": handle.keys.writes,
+        "kept_ids_ttl_ms": RECORD_TTL_MS,
+    }
+
+
+def adding_keys(handle: QueueHandle, sender: str, write_id: str | None) -> dict[str, str | None]:
+    """Its keys. write_id: the write that keeps the ids."""
+    kept_ids = None if write_id is None else handle.keys.kept_ids(write_id)
+    return {"receipt": handle.keys.receipt(sender), "kept_ids": kept_ids}
+
+
 def add_chunk(
     handle: QueueHandle,
     sender: str,
@@ -130,37 +166,28 @@ def add_chunk(
     """
     parts: list[Added] = []
     wait = RoomWait(handle.keys.queue, limit) if limit else None
+    args = adding_args(handle, number, packed, want_ids=want_ids, limit=limit)
+    keys = adding_keys(handle, sender, write_id)
+    if not respects_intake:
+        keys["intake_closed"] = None
     first = 1
     while first <= rows:
-        reply = verbs.add(
-            handle,
-            handle.keys.receipt(sender),
-            number,
-            packed,
-            first=first,
-            want_ids=want_ids,
-            limit=limit,
-            respects_intake=respects_intake,
-            write_id=write_id,
-        )
-        if isinstance(reply, Refusal):
-            if limit is None or wait is None or reply.reason == "closed":
+        answer = handle.run("add", {**args, "from": first}, **keys)
+        if refusal := refusal_of(answer):
+            if limit is None or wait is None or refusal.reason == "closed":
                 raise intake_closed(handle.keys.queue)
             if limit.when_full != "wait":
-                raise queue_full(handle.keys.queue, reply.length, limit.max_length, rows - first + 1, _ADDED_BEFORE)
-            wait.pause(reply.length, first - 1, rows)
+                raise queue_full(handle.keys.queue, refusal.length, limit.max_length, rows - first + 1, _ADDED_BEFORE)
+            wait.pause(refusal.length, first - 1, rows)
             continue
         if wait is not None:
             wait.reset()
+        reply = AddReply(*answer)
         first = reply.first
-        ids = [_id_text(job_id) for job_id in reply.ids]
+        ids = [one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one) for one in reply.ids]
         rejected = {row - 1: reason.decode() for row, reason in reply.rejected}
         parts.append(Added(ids, reply.added, reply.duplicates, reply.deduplicated, rejected, reply.dropped))
     return sum_of(parts)
-
-
-def _id_text(value: bytes | int) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def sum_of(parts: Iterable[Added]) -> Added:

@@ -19,8 +19,9 @@ from spark_bull.core.errors import OptionError, encodable, expected
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.late import late
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, FollowUp, On
-from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.add import (
+    adding_args,
+    adding_keys,
     check_other_parents,
     check_parents,
     parents_of,
@@ -28,7 +29,7 @@ from spark_bull.core.queue.dispatch.add import (
     rejection,
     sealed,
 )
-from spark_bull.core.queue.handle.admission import Refusal, intake_closed
+from spark_bull.core.queue.handle.admission import intake_closed, refusal_of
 from spark_bull.core.queue.handle.handle import QueueHandle, keys_of, touched_keys
 
 if TYPE_CHECKING:
@@ -102,20 +103,35 @@ def _columns(handle: QueueHandle, flows: Flows, group: Group, keys: QueueKeys, s
     }
 
 
+class FlowsReply(NamedTuple):
+    """As AddReply. `winners`: numbers of deduplicated jobs, and ids of the jobs that exist in their place. `rejected`:
+    numbers of jobs whose flow was not added, and why.
+    """
+
+    first: int
+    added: int
+    duplicates: int
+    deduplicated: int
+    winners: Sequence[tuple[int, bytes]]
+    rejected: Sequence[tuple[int, bytes]]
+    dropped: int = 0
+
+
 def add_flow_chunk(
     handle: QueueHandle, sender: str, number: int | str, chunk: FlowChunk, write_id: str | None = None
-) -> verbs.FlowsReply:
+) -> FlowsReply:
     """Adds a chunk of flows. `sender` and `number` identify the call. write_id: the write that keeps the ids. Raises
     IntakeClosed; nothing was added.
     """
     touched = touched_keys(handle, chunk.queues, TOUCHED)
-    reply = verbs.add_flows(handle, handle.keys.receipt(sender), number, chunk.packed, touched, write_id)
-    if isinstance(reply, Refusal):
+    args = adding_args(handle, number, chunk.packed, want_ids=True)
+    reply = handle.run("add_flows", {**args, "from": 1}, touched=touched, **adding_keys(handle, sender, write_id))
+    if refusal_of(reply):
         raise intake_closed(handle.keys.queue)
-    return reply
+    return FlowsReply(*reply)
 
 
-def check_reply(flows: Flows, reply: verbs.FlowsReply) -> None:
+def check_reply(flows: Flows, reply: FlowsReply) -> None:
     """Notes the ids of jobs that are kept instead of deduplicated ones. Raises ParentError for the first flow that was
     rejected.
     """

@@ -17,7 +17,6 @@ from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.core.errors import SparkBullError, StagedDataLost
 from spark_bull.core.keys import logical_queue
 from spark_bull.core.model.jobs import NOT_STARTED
-from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.core.queue.dispatch.write_records import (
     CHANGES,
     KEYS_PER_CALL,
@@ -29,6 +28,7 @@ from spark_bull.core.queue.dispatch.write_records import (
     open_prepared,
 )
 from spark_bull.core.queue.handle.admission import intake_closed, queue_full
+from spark_bull.core.queue.handle.handle import RECORD_TTL_MS
 from spark_bull.core.store.round_trips import all_together, batches_together, groups_of
 
 #: The field of the write of the first shard: the epoch of the shards that its rows were written for.

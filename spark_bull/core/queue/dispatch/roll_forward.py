@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from uuid import NAMESPACE_OID, uuid5
 
 from spark_bull.core.clock import duration, epoch_ms, utc
@@ -30,9 +30,8 @@ from spark_bull.core.dialects.encode.codec import encode
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DataLost, StagedDataLost, restated
 from spark_bull.core.keys import QueueKeys
+from spark_bull.core.model.limits import NO_WORKER
 from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.queue.dispatch import verbs
-from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.core.queue.dispatch.write_records import (
     WATERMARK_TTL_MS,
     Identity,
@@ -44,7 +43,7 @@ from spark_bull.core.queue.dispatch.write_records import (
     read_record,
 )
 from spark_bull.core.queue.handle.admission import LengthLimit, RoomWait
-from spark_bull.core.queue.handle.handle import WRITES_SIZE, QueueHandle
+from spark_bull.core.queue.handle.handle import MOVE_SIZE, RECORD_TTL_MS, REMOVE_SIZE, WRITES_SIZE, QueueHandle
 
 if TYPE_CHECKING:
     from spark_bull.core.model.queues import WriteRecord
@@ -109,21 +108,72 @@ def _handle_of(handle: QueueHandle, callback: Callback) -> QueueHandle:
 def open_callback(handle: QueueHandle, callback: Callback, write: str | None = None) -> None:
     """Adds a callback, unless it was added before. write: key of the registered write, if any."""
     own = _handle_of(handle, callback)
-    verbs.open_callback(own, callback.id, callback.job.packed(own), callback.pending, write=write)
+    args = {"job_id": callback.id, "chunk": callback.job.packed(own), "pending": callback.pending}
+    own.run("open_callback", {**args, "ttl_ms": RECORD_TTL_MS}, write=write, **_callback_keys(own.keys, callback.id))
 
 
 def close_callback(handle: QueueHandle, callback: Callback, write: str) -> None:
     """Removes the member of `pending` for the jobs of the queue, as they are added; the callback can start."""
-    member = callback.member_of(handle.keys)
-    verbs.close_callback(_handle_of(handle, callback), callback.id, member, write=write)
+    own = _handle_of(handle, callback)
+    args = {"job_id": callback.id, "pending": callback.member_of(handle.keys)}
+    own.run("close_callback", args, write=write, **_callback_keys(own.keys, callback.id))
 
 
 def drop_callback(handle: QueueHandle, callback: Callback) -> bool:
     """Removes the callback of a failed write, unless it has children. Returns whether there is none."""
-    return verbs.drop_callback(_handle_of(handle, callback), callback.id, callback.pending)
+    own = _handle_of(handle, callback)
+    args = {"job_id": callback.id, "pending": callback.pending}
+    return bool(own.run("drop_callback", args, **_callback_keys(own.keys, callback.id)))
+
+
+def _callback_keys(keys: QueueKeys, job_id: str) -> dict[str, str]:
+    return {
+        "callback": keys.callback(job_id),
+        "job": keys.job(job_id),
+        "children": keys.children(job_id),
+        "children_values": keys.children_values(job_id),
+        "children_failures": keys.children_failures(job_id),
+    }
 
 
 Progress = Callable[[int, int], None]
+
+#: The state of a write after a step: open, finished, broken (staged rows are gone), unknown (no such write); before the
+#: first row behind another write, replacing (the queue has to be emptied) and opening (the callback has to be added);
+#: full (no room), closing (the callback may start), and aborted.
+WriteState: TypeAlias = Literal[
+    "open", "finished", "broken", "unknown", "behind", "replacing", "opening", "full", "closing", "aborted"
+]
+
+
+class CommitReply(NamedTuple):
+    """State of a write, number of its rows processed, and more about two states. `behind`: id of a write that has to be
+    committed before it; `full`: length of the queue.
+    """
+
+    state: WriteState
+    position: int
+    detail: str = ""
+
+
+def commit(
+    handle: QueueHandle, write_id: str, position: int, verb: str = "commit", touched: Sequence[str] = ()
+) -> CommitReply:
+    """Adds or changes the next staged jobs of a registered write, at most one chunk; see core/lua/lib/writes.lua.
+
+    verb, touched: see WriteKind and OpenWrite.
+    """
+    state, reached, *detail = handle.run(
+        verb,
+        {"write_id": write_id, "position": position, "record_ttl_ms": RECORD_TTL_MS, **NO_WORKER},
+        write=handle.keys.write(write_id),
+        manifest=handle.keys.manifest(write_id),
+        outcomes=handle.keys.outcomes(write_id),
+        kept_ids=handle.keys.kept_ids(write_id),
+        touched=[*touched],
+    )
+    return CommitReply(state.decode(), int(reached), *(text.decode() for text in detail))
+
 
 #: States of a write after which something has to be done, or the next step follows.
 _UNFINISHED: Final = ("open", "replacing", "opening", "closing", "broken")
@@ -143,7 +193,7 @@ def roll_forward(
         open_prepared([handle], write_id)
     wait = RoomWait(handle.keys.queue, LengthLimit(write.max_length, "wait"))
     while True:
-        reply = verbs.commit(write.handle, write_id, position, write.kind.verb, write.touched)
+        reply = commit(write.handle, write_id, position, write.kind.verb, write.touched)
         if reply.state == "unknown":
             raise _lost(write, position)
         position = reply.position
@@ -172,8 +222,10 @@ def _act(write: OpenWrite, state: str, position: int) -> None:
     """Does what has to come before the next step."""
     handle, key = write.handle, write.handle.keys.write(write.id)
     if state == "replacing":
+        args = {"limit": REMOVE_SIZE, "move": MOVE_SIZE, "writes": WRITES_SIZE, "kept_ids": handle.keys.kept_ids("")}
+        # The position is as of `obliterate`.
         for position in count(step=WRITES_SIZE):
-            if not verbs.empty(handle, write.id, position):
+            if handle.run_once("empty", {**args, "position": position}, write=key) != b"open":
                 break
     elif state == "opening":
         open_callback(handle, _callback(write), key)

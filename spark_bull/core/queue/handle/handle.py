@@ -110,6 +110,8 @@ SAMPLE: Final = 10_000
 SWEEP_AFTER_MS: Final = 2 * 86_400_000
 #: TTL of the reply to a sender's last call, for when the call is repeated.
 RECEIPT_TTL_MS: Final = 3_600_000
+#: TTL of the record of a finished write.
+RECORD_TTL_MS: Final = 30 * 86_400_000
 #: Verbs that write or work a queue, which is noted in the registry of queues then.
 _NOTING: Final = frozenset(
     {

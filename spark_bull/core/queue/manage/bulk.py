@@ -20,7 +20,6 @@ from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.dispatch.registration import VALID_MS, confirm_rows, prepare_rows
 from spark_bull.core.queue.dispatch.roll_forward import advance_all, roll_forward
-from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.core.queue.dispatch.write_records import (
     CHANGES,
     QueuePlan,
@@ -29,7 +28,7 @@ from spark_bull.core.queue.dispatch.write_records import (
     read_record,
     stage_chunks,
 )
-from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE, RECORD_TTL_MS, QueueHandle
 from spark_bull.core.queue.jobs.portions import JobFilter
 from spark_bull.core.queue.jobs.read import read_jobs
 from spark_bull.core.queue.manage.manage import ChangeChunk, change_chunks, rows_of
