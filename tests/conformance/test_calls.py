@@ -16,9 +16,9 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import IntakeClosed, OptionError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.outcomes import Claim, Failed, Outcomes, Retried
-from spark_bull.core.queue.call import flight, verbs
-from spark_bull.core.queue.call.caller import Call, CallEnd, Caller, Details, parent_ids, sweep
-from spark_bull.core.queue.call.verbs import CALL_LEASE_MS
+from spark_bull.core.queue.call import caller as calling
+from spark_bull.core.queue.call import flight
+from spark_bull.core.queue.call.caller import CALL_LEASE_MS, Call, CallEnd, Caller, Details, parent_ids, sweep
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.job_options import keep_of
 from tests.support.traffic import script_work
@@ -171,7 +171,7 @@ def test_kept_jobs_tell_their_details(bench: WorkBench, new_caller: Callable[...
 def test_a_job_that_ends_while_others_are_gathered_is_removed(
     bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, gather = added(caller, texts(2)), verbs.gather_calls
+    calls, gather = added(caller, texts(2)), calling.gather_calls
 
     def end_one() -> None:
         claim = bench.claim(1)
@@ -182,7 +182,7 @@ def test_a_job_that_ends_while_others_are_gathered_is_removed(
         gather(handle, job_ids, parents)
         end_one()
 
-    monkeypatch.setattr(verbs, "gather_calls", gather_calls)
+    monkeypatch.setattr(calling, "gather_calls", gather_calls)
     end_one()
     ended = caller.outcomes(calls)
     end_one()
@@ -250,14 +250,14 @@ def test_jobs_in_other_states_are_ended(bench: WorkBench, new_caller: Callable[.
 
 
 def test_a_script_ends_few_calls(bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, end = [], verbs.end_calls
+    sizes, end = [], calling.end_calls
 
     def end_calls(handle: QueueHandle, job_ids: Sequence[str], parents: Sequence[str], reason: str) -> int:
         sizes.append(len(job_ids))
         # As if each script had to search long lists.
         return end(handle, job_ids[:60], parents[:60], reason)
 
-    monkeypatch.setattr(verbs, "end_calls", end_calls)
+    monkeypatch.setattr(calling, "end_calls", end_calls)
     calls = added(caller, texts(250))
     caller.end(calls, "timeout")
     assert sizes == [100, 100, 100, 70, 10]
@@ -355,7 +355,7 @@ def test_what_was_removed_while_the_lease_had_lapsed_is_added_again(
     done, started = bench.claim(1), bench.claim(1)
     complete(bench, done, "1")
     with monkeypatch.context() as short:
-        short.setattr(verbs, "CALL_LEASE_MS", 0)
+        short.setattr(calling, "CALL_LEASE_MS", 0)
         lapse(bench)
         sweep(bench.handle)
         assert bench.counts() == {"active": 1}

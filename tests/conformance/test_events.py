@@ -18,7 +18,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.call.caller import Caller
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.events.events import QueueEvents
-from spark_bull.core.queue.handle.verbs import progress
+from spark_bull.core.queue.handle.report import update_progress
 from spark_bull.core.queue.work.verbs import stall
 from spark_bull.run.services import promoter
 from spark_bull.run.worker.local_worker import LocalWorker
@@ -208,7 +208,7 @@ def cause_all(queue: BullQueue, client: Redis) -> None:
         queue.add_many([NewJob({}, deduplication={"id": "once"})] * 2)
     claim = bench.claim(4)
     done, failing, retried, stalled = (job.id for job in claim.jobs)
-    assert progress(queue.handle, done, "1", lock_token=claim.token, of_checkpoint=False) == 0
+    update_progress(queue.handle, done, "1", lock_token=claim.token)
     outcomes = Outcomes(claim.token, failed=[Failed(failing, "bad", "[]", None, 1)])
     outcomes.complete(done, "1")
     outcomes.retried.append(Retried(retried, "bad", "[]", 0, False))

@@ -15,7 +15,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, SelectedColumn, Use
 from spark_bull.core.errors import OptionError, did_you_mean
 from spark_bull.core.options.arguments import CallArguments
 from spark_bull.core.options.values import json_object
-from spark_bull.core.queue.call.verbs import ADDED
+from spark_bull.core.queue.call.caller import ADDED
 from spark_bull.spark.call.call import call_plan
 from spark_bull.spark.call.task import PARTITION, CallPlan, Task
 from spark_bull.spark.platform.arrow import batches_of, rows_of

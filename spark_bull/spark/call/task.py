@@ -19,9 +19,8 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.dialects.fields import NO_VALUE
 from spark_bull.core.errors import JobFailed, OptionError, PayloadUnreadable
 from spark_bull.core.model.job_json import damaged_field
-from spark_bull.core.queue.call.caller import CallEnd, Caller, sweep
+from spark_bull.core.queue.call.caller import ADDED, CallEnd, Caller, chunks, sweep
 from spark_bull.core.queue.call.flight import EndedCall, Flight, Lease
-from spark_bull.core.queue.call.verbs import ADDED, chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.well_formed import well_formed, well_formed_json
 from spark_bull.spark.dispatch.rows import RowPlan

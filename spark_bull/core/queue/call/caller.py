@@ -10,20 +10,20 @@ from __future__ import annotations
 import hashlib
 from base64 import urlsafe_b64encode
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from threading import Lock
 from typing import Any, Final, NamedTuple
+
+import msgpack
 
 from spark_bull.core.dialects.encode.chunks import pack
 from spark_bull.core.dialects.encode.codec import check_data, encode
 from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.queue.call import verbs
-from spark_bull.core.queue.call.verbs import CHUNK, Swept, gather_calls, sweep_calls
 from spark_bull.core.queue.dispatch.add import sealed
 from spark_bull.core.queue.handle.admission import intake_closed
-from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.handle import REMOVE_SIZE, QueueHandle
 from spark_bull.core.store.connection import ms_of
 
 #: The error of a job of Bull 1.0.
@@ -34,6 +34,16 @@ PARENTS: Final = 16
 _DIGEST: Final = 12
 #: Calls of each parent that may have ended at any time, in Bull, where only a look at them tells.
 _LOOKED_AT: Final = 16
+#: Calls of one script that ends or gathers them: to end 100 takes Redis 2 ms.
+CHUNK: Final = 100
+#: Calls of one script that adds them.
+ADDED: Final = 250
+#: Characters of the payloads of one script.
+MOST_BYTES: Final = 1 << 20
+#: TTL of the lease of a caller: jobs of one without a lease are removed as long as they wait.
+CALL_LEASE_MS: Final = 60_000
+#: How long the parents of a caller outlive its results until the jobs that it has left are removed.
+_SWEPT_WITHIN_MS: Final = 86_400_000
 
 
 class Call(NamedTuple):
@@ -134,10 +144,19 @@ class Caller:
         Raises IntakeClosed, and OptionError for a payload or a property that a job can't have.
         """
         ordered = sorted(calls, key=lambda call: call.parent)
-        reply = verbs.add_calls(self.handle, self.name, self._packed(ordered), keep_ms=self._keep_ms, keeps=self._keeps)
-        if reply is None:
-            raise intake_closed(self.handle.keys.queue)
-        return reply.added, self.outcomes([ordered[row] for row in reply.ended])
+        args = {
+            "caller": self.name,
+            "chunk": self._packed(ordered),
+            "pending": self._keys.never_ends,
+            "keep_ms": self._keep_ms,
+            "keeps": int(self._keeps),
+            "lease_ms": CALL_LEASE_MS,
+            "open_ms": self._keep_ms + _SWEPT_WITHIN_MS,
+        }
+        added, *ended = self.handle.run("add_calls", args)
+        if added == b"closed":
+            raise intake_closed(self._keys.queue)
+        return added, self.outcomes([ordered[row - 1] for row in ended[0]])
 
     def _packed(self, calls: Sequence[Call]) -> bytes:
         numbers = [call.row for call in calls]
@@ -163,7 +182,7 @@ class Caller:
 
     def _gather(self, calls: Sequence[Call]) -> None:
         for start in range(0, len(calls), CHUNK):
-            verbs.gather_calls(self.handle, *self._ids(calls[start : start + CHUNK]))
+            gather_calls(self.handle, *self._ids(calls[start : start + CHUNK]))
 
     def _outcomes(self, calls: Sequence[Call]) -> dict[str, CallEnd]:
         found = {
@@ -231,7 +250,7 @@ class Caller:
         """Ends calls with a reason, unless they have ended, and removes their jobs, unless a worker has them."""
         done = 0
         while done < len(calls):
-            done += verbs.end_calls(self.handle, *self._ids(calls[done : done + CHUNK]), reason)
+            done += end_calls(self.handle, *self._ids(calls[done : done + CHUNK]), reason)
 
     def hold(self) -> None:
         """Renews the lease, unless the caller has ended. Threads may call it at any time.
@@ -243,7 +262,7 @@ class Caller:
             if self._has_ended:
                 return
             now_ms = self._hold(ended=False)
-            if self._renewed_ms is not None and now_ms - self._renewed_ms >= verbs.CALL_LEASE_MS:
+            if self._renewed_ms is not None and now_ms - self._renewed_ms >= CALL_LEASE_MS:
                 self.lapses += 1
             self._renewed_ms = now_ms
 
@@ -254,8 +273,18 @@ class Caller:
             self._hold(ended=True)
 
     def _hold(self, *, ended: bool) -> int:
-        keys = [self._keys.job(parent) for parent in self._parents]
-        return verbs.hold_calls(self.handle, self.name, keys, keep_ms=self._keep_ms, ended=ended)
+        """Renews the lease, or gives it up, and keeps the results; returns the time of Redis, ms since 1970.
+
+        ended: all calls have ended; another caller of the name may still need them.
+        """
+        args = {
+            "caller": self.name,
+            "keep_ms": max(self._keep_ms, CALL_LEASE_MS) if ended else self._keep_ms + _SWEPT_WITHIN_MS,
+            "lease_ms": CALL_LEASE_MS,
+            "ended": int(ended),
+            "parents": [self._keys.job(parent) for parent in self._parents],
+        }
+        return int(self.handle.run("hold_calls", args))
 
     @property
     def _keys(self) -> QueueKeys:
@@ -274,6 +303,33 @@ class Caller:
             _Siblings(self._parents[number], group, [base + call.job_id for call in group])
             for number, group in siblings.items()
         ]
+
+
+def chunks(texts: Sequence[str], most: int = CHUNK) -> Iterator[tuple[int, int]]:
+    """Splits rows into chunks of limited number and size: their first rows, and the rows after their last ones."""
+    start = size = 0
+    for stop, text in enumerate(texts):
+        if stop > start and (stop - start == most or size + len(text or "") > MOST_BYTES):
+            yield start, stop
+            start, size = stop, 0
+        size += len(text or "")
+    if start < len(texts):
+        yield start, len(texts)
+
+
+def end_calls(handle: QueueHandle, job_ids: Sequence[str], parent_ids: Sequence[str], reason: str) -> int:
+    """Ends pending calls with a reason, and removes their jobs; returns how many of the first calls are done."""
+    return int(handle.run("end_calls", {"calls": _calls(job_ids, parent_ids), "reason": reason}))
+
+
+def gather_calls(handle: QueueHandle, job_ids: Sequence[str | bytes], parent_ids: Sequence[str]) -> None:
+    """Moves the outcomes and details of calls that have ended to their parents, and removes their jobs."""
+    handle.run("gather_calls", {"calls": _calls(job_ids, parent_ids)})
+
+
+def _calls(job_ids: Sequence[str | bytes], parent_ids: Sequence[str]) -> bytes:
+    packed: bytes = msgpack.packb([[*job_ids], [*parent_ids]], use_bin_type=False)
+    return packed
 
 
 #: Callers that are looked at in one round.
@@ -297,15 +353,16 @@ def _lapsed(handle: QueueHandle) -> list[str]:
 def _sweep_caller(handle: QueueHandle, caller: str) -> int:
     removed = left = 0
     for parent_id, following in pairwise([*parent_ids(handle.keys, caller), ""]):
-        parent, is_last = handle.keys.job(parent_id), not following
         _gather(handle, parent_id)
-        swept = Swept(b"0", 0, 0)
-        while swept.position:
-            reply = sweep_calls(handle, caller, parent, swept.position, left=left, is_last=is_last)
-            if reply is None:
+        args = {"caller": caller, "limit": REMOVE_SIZE, "is_last": int(not following), "lease_ms": CALL_LEASE_MS}
+        position, stay = b"0", 0
+        while position:
+            args |= {"position": position, "left": left}
+            position, *swept = handle.run("sweep_calls", args, parent=handle.keys.job(parent_id))
+            if position == b"held":
                 return removed
-            swept, removed = reply, removed + reply.removed
-        left += swept.stay
+            removed, stay = removed + swept[0], swept[1]
+        left += stay
     return removed
 
 

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, PermissionDenied
-from spark_bull.core.queue.call.caller import PARENTS, Call, CallEnd, Caller
-from spark_bull.core.queue.call.verbs import CALL_LEASE_MS, chunks
+from spark_bull.core.queue.call.caller import CALL_LEASE_MS, PARENTS, Call, CallEnd, Caller, chunks
 from spark_bull.core.queue.monitor.find import workers
 from spark_bull.core.threads import PollingThread
 

@@ -12,7 +12,6 @@ from spark_bull.core.dialects.base import json_text
 from spark_bull.core.dialects.events import OWN_EVENTS
 from spark_bull.core.dialects.fields import integer_of, text_of
 from spark_bull.core.errors import OptionError, check_count, encodable, expected
-from spark_bull.core.queue.handle import verbs
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.round_trips import LargeRead, RoundTrips
 
@@ -220,7 +219,8 @@ def publish(handle: QueueHandle, event: str, fields: Mapping[str, Any], max_even
     texts = ["event", event]
     for name, value in fields.items():
         texts += [name, value if isinstance(value, str) else json_text(f"fields.{name}", value)]
-    return verbs.publish(handle, texts, max_events=max_events)
+    entry_id: bytes = handle.run_once("publish", {"fields": texts, "max_events": max_events or ""})
+    return entry_id.decode()
 
 
 def trim_events(handle: QueueHandle, max_events: int) -> int:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
 from uuid import uuid4
 
 from spark_bull.core.errors import JobLockLost, JobMissing, WrongState, check_count
-from spark_bull.core.queue.handle import verbs
 from spark_bull.core.queue.handle.handle import QueueHandle
+
+#: Replies of the scripts: the job does not exist, its lock does not hold the token.
+_MISSING: Final = -1
+_LOCK_LOST: Final = -2
 
 
 def update_progress(
@@ -17,9 +21,9 @@ def update_progress(
     The lock of a job with a checkpoint must hold `lock_token` ("": none is held). of_checkpoint: whether a checkpoint
     is added or removed, for which the lock must be held, too.
     """
-    _raise_unless_done(
-        handle, job_id, verbs.progress(handle, job_id, progress, lock_token=lock_token, of_checkpoint=of_checkpoint)
-    )
+    args = {"job_id": job_id, "progress": progress, "lock_token": lock_token, "of_checkpoint": int(of_checkpoint)}
+    keys = {"job": handle.keys.job(job_id), "lock": handle.keys.lock(job_id)}
+    _raise_unless_done(handle, job_id, handle.run("progress", args, **keys))
 
 
 def set_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
@@ -37,7 +41,8 @@ def set_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
 
 def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:
     """Adds a row to a job's log and keeps its last `keep` rows (0: all); returns their number. Raises JobMissing."""
-    count = verbs.log(handle, job_id, row, keep=keep)
+    keys = {"job": handle.keys.job(job_id), "logs": handle.keys.logs(job_id)}
+    count = int(handle.run_once("log", {"row": row, "keep": keep}, **keys))
     _raise_unless_done(handle, job_id, count)
     return count
 
@@ -50,12 +55,13 @@ def clear_log(handle: QueueHandle, job_id: str, keep: int = 0) -> None:
         [("EXISTS", handle.keys.job(job_id)), ("LTRIM", logs, -keep, -1) if keep else ("DEL", logs)]
     )
     if not exists:
-        _raise_unless_done(handle, job_id, verbs.MISSING)
+        _raise_unless_done(handle, job_id, _MISSING)
 
 
 def update_data(handle: QueueHandle, job_id: str, data: str) -> None:
     """Replaces a job's payload, JSON text. Raises JobMissing."""
-    _raise_unless_done(handle, job_id, verbs.update_data(handle, job_id, handle.sealed("data", data, uuid4().hex)))
+    args = {"data": handle.sealed("data", data, uuid4().hex)}
+    _raise_unless_done(handle, job_id, handle.run("update_data", args, job=handle.keys.job(job_id)))
 
 
 def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:
@@ -70,8 +76,8 @@ def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:
 
 
 def _raise_unless_done(handle: QueueHandle, job_id: str, answer: int) -> None:
-    if answer == verbs.LOCK_LOST:
+    if answer == _LOCK_LOST:
         raise lock_lost(handle, job_id)
-    if answer == verbs.MISSING:
+    if answer == _MISSING:
         queue = handle.keys.queue
         raise JobMissing(f"expected a job {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)

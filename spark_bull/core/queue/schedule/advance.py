@@ -10,12 +10,13 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+import msgpack
+
 from spark_bull.core.dialects.base import NextJob
 from spark_bull.core.errors import OptionError, PatternError, QueueDamaged
 from spark_bull.core.keys import SCHEDULED
 from spark_bull.core.model.outcomes import ClaimedJob
-from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.schedule import verbs
+from spark_bull.core.queue.handle.handle import RECEIPT_TTL_MS, QueueHandle
 
 log = logging.getLogger("spark_bull")
 
@@ -48,14 +49,17 @@ def advance(
     receipt = handle.keys.receipt(f"schedules:{sender}")
     for start in range(0, len(found), ADVANCE_SIZE):
         part = found[start : start + ADVANCE_SIZE]
+        rows = [{name: value for name, value in fields.items() if value is not None} for _, fields in part]
+        args = {"call": f"{call}:{start}", "ttl_ms": RECEIPT_TTL_MS, "again": int(again)}
         try:
-            made = verbs.advance(handle, receipt, f"{call}:{start}", [fields for _, fields in part], again=again)
+            made = handle.run("advance", {**args, "jobs": msgpack.packb(rows, use_bin_type=False)}, receipt=receipt)
         except QueueDamaged as error:
             for job, _ in part:
                 _error(handle, job, str(error))
             continue
         for (job, _), outcome in zip(part, made, strict=True):
-            _log_failure(handle, job, outcome)
+            if outcome in _FAILURES:
+                _error(handle, job, _FAILURES[outcome])
 
 
 def version_of(handle: QueueHandle) -> str:
@@ -76,14 +80,9 @@ def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> N
 
 #: Why a job scheduler was not advanced, by the reply of the script.
 _FAILURES: Final = {
-    "unknown": "neither the job nor its scheduler has a pattern or an interval",
-    "damaged": "the scheduler's key, or the key of all job schedulers, is of a wrong type",
+    b"unknown": "neither the job nor its scheduler has a pattern or an interval",
+    b"damaged": "the scheduler's key, or the key of all job schedulers, is of a wrong type",
 }
-
-
-def _log_failure(handle: QueueHandle, job: ClaimedJob, outcome: str) -> None:
-    if outcome in _FAILURES:
-        _error(handle, job, _FAILURES[outcome])
 
 
 def _error(handle: QueueHandle, job: ClaimedJob, why: str) -> None:

@@ -20,10 +20,9 @@ from spark_bull.core.model.javascript import whole
 from spark_bull.core.model.job_json import parsed_opts
 from spark_bull.core.model.jobs import ENDED, NewJob, RawJson
 from spark_bull.core.model.queues import Scheduler
-from spark_bull.core.queue.handle.admission import Refusal, intake_closed
+from spark_bull.core.queue.handle.admission import intake_closed, refusal_of
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import read_ids, read_job
-from spark_bull.core.queue.schedule import verbs
 from spark_bull.core.queue.schedule.advance import may_be_scheduled, version_of
 from spark_bull.core.store.round_trips import RoundTrips
 from spark_bull.core.store.scripts import Command
@@ -93,17 +92,19 @@ def upsert(handle: QueueHandle, row: Mapping[str, Any], defaults: Mapping[str, A
     scheduler, repeated = encoder.encode(row, handle.connection.now_ms())
     if scheduler.is_frequent:
         warn_of_frequent(handle.keys, [scheduler.id])
-    reply = verbs.schedule(handle, packed_schedulers([repeated]), first=1)
-    if isinstance(reply, Refusal):
+    reply = handle.run_once("schedule", {"from": 1, "chunk": packed_schedulers([repeated])})
+    if refusal_of(reply):
         raise intake_closed(handle.keys.queue)
-    for _, job_id in reply.rejected:
+    _, due, rejected = reply
+    for _, taken in rejected:
+        job_id = taken.decode()
         raise WrongState(
             f"expected no job {job_id} in queue {handle.keys.queue}, which would be the next one of job scheduler "
             f"{scheduler.id}, but it exists: remove it, or try again when it has been removed",
             queue=handle.keys.queue,
             job_id=job_id,
         )
-    return reply.due[0]
+    return int(due[0])
 
 
 def warn_of_frequent(keys: QueueKeys, ids: Sequence[str]) -> None:
@@ -210,8 +211,8 @@ def job_of(handle: QueueHandle, scheduler_id: str) -> NewJob:
 def remove(handle: QueueHandle, scheduler_id: str) -> bool:
     """Removes a job scheduler and its next job, if that is delayed. Returns whether it existed. Raises DialectError."""
     handle.dialect.require("schedulers")
-    members = _members_of(handle, scheduler_id)
-    return verbs.unschedule(handle, [(member, handle.dialect.job_ids_of(member)) for member in members]) > 0
+    members = [(member, handle.dialect.job_ids_of(member)) for member in _members_of(handle, scheduler_id)]
+    return bool(handle.run_once("unschedule", {"members": [part for member in members for part in member]}))
 
 
 def _members_of(handle: QueueHandle, scheduler_id: Any) -> Sequence[str]:

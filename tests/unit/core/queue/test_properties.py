@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.job_json import parsed_opts
-from spark_bull.core.queue.call.verbs import MOST_BYTES, chunks
+from spark_bull.core.queue.call.caller import MOST_BYTES, chunks
 from spark_bull.core.queue.dispatch.graph import MAX_DEPTH, graph_of
 from spark_bull.core.queue.monitor.stats import percentiles
 from spark_bull.core.queue.work.claim import ClaimedChunk
