@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import spark_bull
 from spark_bull.core.keys import SEGMENTS, QueueKeys, queue_registry
-from spark_bull.core.options.table import SCOPES, options_in
+from spark_bull.core.options.parts import options_in
+from spark_bull.core.options.table import SCOPES
 from spark_bull.ops.cli.main import parser
 from spark_bull.ops.prometheus.families import FAMILIES
 from spark_bull.ops.web.api.description import described

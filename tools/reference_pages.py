@@ -15,8 +15,8 @@ from typing import Final, get_args
 
 from spark_bull.core.dialects.features import FEATURES, HOLDERS, FeatureColumn
 from spark_bull.core.options.parse import shown_in
-from spark_bull.core.options.parts import Option, Options
-from spark_bull.core.options.table import SCOPES, LimitsOptions, options_in
+from spark_bull.core.options.parts import Option, Options, options_in
+from spark_bull.core.options.table import SCOPES, LimitsOptions
 from spark_bull.ops.cli.commands import GROUPS, all_commands
 from spark_bull.ops.cli.status import MEANINGS
 from spark_bull.spark.platform.capabilities import CAPABILITIES

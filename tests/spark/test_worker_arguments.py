@@ -22,8 +22,8 @@ from redis import Redis
 from spark_bull import BullQueue, Guard, NewJob, Worker
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.read_jobs import Job
-from spark_bull.core.options.parts import Options
-from spark_bull.core.options.table import WorkOptions, options_in
+from spark_bull.core.options.parts import Options, options_in
+from spark_bull.core.options.table import WorkOptions
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
 

@@ -19,8 +19,8 @@ import pytest
 import spark_bull
 from spark_bull.core import errors
 from spark_bull.core.options.arguments import JobProperties, QueueArguments, ServiceArguments, WorkerArguments
-from spark_bull.core.options.parts import Options
-from spark_bull.core.options.table import QueueOptions, ServiceOptions, WorkOptions, options_in
+from spark_bull.core.options.parts import Options, options_in
+from spark_bull.core.options.table import QueueOptions, ServiceOptions, WorkOptions
 from spark_bull.ops.cli.commands import MODULES, commands_of
 from tools.public_names import STORED, members, text
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import spark_bull
 from spark_bull.core import errors
 from spark_bull.core.model.job_json import camel_case
-from spark_bull.core.options.parts import VIEWS, in_snake_case
+from spark_bull.core.options.parts import VIEWS, in_snake_case, options_in
 from spark_bull.core.options.table import (
     SCOPES,
     ClaimOptions,
@@ -23,7 +23,6 @@ from spark_bull.core.options.table import (
     SettleOptions,
     WorkOptions,
     WriteOptions,
-    options_in,
 )
 from spark_bull.ops.cli.commands import all_commands
 from spark_bull.run import testing

@@ -13,8 +13,8 @@ from typing import Any, Final, TypedDict, TypeVar
 
 from spark_bull.core.model.jobs import Backoff, Deduplication, KeepRule, NewJob, Parent, Priority
 from spark_bull.core.options.parse import shown_in
-from spark_bull.core.options.parts import Option, Options, listed_texts
-from spark_bull.core.options.table import QueueOptions, options_in
+from spark_bull.core.options.parts import Option, Options, listed_texts, options_in
+from spark_bull.core.options.table import QueueOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from spark_bull.core.errors import OptionError, did_you_mean
-from spark_bull.core.options.parts import Options
+from spark_bull.core.options.parts import Options, options_in
 from spark_bull.core.options.redis_settings import check_url, redis_settings
-from spark_bull.core.options.table import SCOPES, options_in
+from spark_bull.core.options.table import SCOPES
 
 #: Keys that Spark adds to the options of a source.
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})

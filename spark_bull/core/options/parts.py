@@ -473,3 +473,15 @@ class Rescuing(Sharded, Eventful):
 
     max_stalled: int = option(values.integer(0), 1)
     check_ms: int = option(values.integer(1), 30_000)
+
+
+_ROWS: Final[dict[type[Options], Mapping[str, Option]]] = {}
+
+
+def options_in(scope: type[Options]) -> Mapping[str, Option]:
+    """The options of a class by their names as users spell them, in lower case."""
+    if scope not in _ROWS:
+        own = {name: row for kind in reversed(scope.__mro__) for name, row in vars(kind).items()}
+        rows = [row for row in own.values() if isinstance(row, Option)]
+        _ROWS[scope] = {scope.spelled(row.name).lower(): row for row in rows}
+    return _ROWS[scope]

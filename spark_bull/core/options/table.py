@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from spark_bull.core.model.limits import SlotRange
@@ -15,7 +14,6 @@ from spark_bull.core.options.parts import (
     Eventful,
     Ledgered,
     Measured,
-    Option,
     Options,
     PayloadTyped,
     Rescuing,
@@ -264,15 +262,3 @@ SCOPES: Final[tuple[type[Options], ...]] = (
     QueueOptions,
     ServiceOptions,
 )
-
-
-_ROWS: Final[dict[type[Options], Mapping[str, Option]]] = {}
-
-
-def options_in(scope: type[Options]) -> Mapping[str, Option]:
-    """The options of a class by their names as users spell them, in lower case."""
-    if scope not in _ROWS:
-        own = {name: row for kind in reversed(scope.__mro__) for name, row in vars(kind).items()}
-        rows = [row for row in own.values() if isinstance(row, Option)]
-        _ROWS[scope] = {scope.spelled(row.name).lower(): row for row in rows}
-    return _ROWS[scope]

@@ -1,4 +1,4 @@
-"""The verbs of readers of results: one function for each script, with its name; see core/queue/handle/verbs.py."""
+"""The verbs of readers of results: one function for each script, with its name."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.jobs import STATES
 from spark_bull.core.model.limits import Limiter
 from spark_bull.core.options.parse import SPARK_OPTIONS, as_texts, parse_arguments, parse_options
-from spark_bull.core.options.parts import Options
+from spark_bull.core.options.parts import Options, options_in
 from spark_bull.core.options.table import (
     SCOPES,
     ClaimOptions,
@@ -29,7 +29,6 @@ from spark_bull.core.options.table import (
     SettleOptions,
     WorkOptions,
     WriteOptions,
-    options_in,
 )
 from tests.support.bad_input import each_number, texts, tried, values
 
