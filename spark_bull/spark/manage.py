@@ -42,7 +42,7 @@ from spark_bull.spark.staging.columns import (
     column_indexes,
     column_values,
 )
-from spark_bull.spark.staging.commit import commit_staged, discard_stages
+from spark_bull.spark.staging.commit import commit_staged, discard_stages, reporting
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
 from spark_bull.spark.staging.sink import Attempt, Outbox, Sink, refuse_overwrite, run_task
 
@@ -235,18 +235,10 @@ def _check(plans: Sequence[QueuePlan], identity: Identity | None) -> None:
                     ) from error
 
 
-def _report(record: WriteRecord) -> None:
-    log.info(
-        "write %s: %d of %d jobs of queue %s changed, %d missing, %d locked, %d in a wrong state, %s ms",
-        record.id,
-        record.changed,
-        record.jobs,
-        record.queue,
-        record.missing,
-        record.locked,
-        record.wrong_state,
-        record.duration_ms,
-    )
+_report: Final = reporting(
+    "%(changed)d of %(jobs)d jobs of queue %(queue)s changed, %(missing)d missing, %(locked)d locked, "
+    "%(wrong_state)d in a wrong state"
+)
 
 
 def _write_outcomes(path: str, write_id: str, plans: Sequence[QueuePlan]) -> None:

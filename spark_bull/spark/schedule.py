@@ -14,7 +14,6 @@ from pyspark.sql.types import IntegralType, StringType, StructType, TimestampTyp
 
 from spark_bull.core.dialects.base import Dialect, Repeated
 from spark_bull.core.errors import OptionError, SparkBullError, restated
-from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ScheduleOptions
 from spark_bull.core.queue.dispatch.write_records import SCHEDULERS, Fields, Identity, QueuePlan
@@ -39,7 +38,7 @@ from spark_bull.spark.staging.columns import (
     column_indexes,
     column_values,
 )
-from spark_bull.spark.staging.commit import commit_staged, discard_stages
+from spark_bull.spark.staging.commit import commit_staged, discard_stages, reporting
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
 from spark_bull.spark.staging.sink import Attempt, Outbox, Sink, refuse_overwrite, run_task
 
@@ -139,22 +138,11 @@ def _check_ids(parts: Sequence[TaskPart]) -> None:
         seen[part.queue].update(part.schedulers)
 
 
-def _report(record: WriteRecord) -> None:
-    log.info(
-        "write %s: %d job schedulers of queue %s created or changed, %s ms",
-        record.id,
-        record.added,
-        record.queue,
-        record.duration_ms,
-    )
-    if record.rejected:
-        log.warning(
-            "write %s: %d job schedulers of queue %s were not changed, as a job with the id of their next one exists. "
-            "Remove these jobs, then write the job schedulers again",
-            record.id,
-            record.rejected,
-            record.queue,
-        )
+_report: Final = reporting(
+    "%(added)d job schedulers of queue %(queue)s created or changed",
+    rejected="%(rejected)d job schedulers of queue %(queue)s were not changed, as a job with the id of their next one "
+    "exists. Remove these jobs, then write the job schedulers again",
+)
 
 
 #: Maximum payload of a chunk, bytes; a larger job scheduler is alone in one.

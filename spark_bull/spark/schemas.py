@@ -7,21 +7,9 @@ users may specify any subset of a schema, in any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StructType
 
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS, FIELDS, FieldKind
 from spark_bull.core.errors import OptionError, did_you_mean
@@ -30,7 +18,7 @@ from spark_bull.core.options.parts import Options
 from spark_bull.core.options.table import CollectOptions, EventsOptions, ReadOptions
 from spark_bull.core.options.values import choose_mode
 from spark_bull.spark.json.json_values import check_type
-from spark_bull.spark.json.types import TYPED_COLUMNS, ddl_of, is_inferred
+from spark_bull.spark.json.types import TYPED_COLUMNS, ddl_of, is_inferred, parse_type
 
 NO_TABLES: Final = (
     "Spark does not pass the OPTIONS of a table of the catalog to data sources in Python; "
@@ -43,192 +31,84 @@ QUEUE_REQUIRED: Final = (
 _OF_TABLE: Final = "provider"
 
 
-def _table(columns: Mapping[str, DataType]) -> StructType:
-    return StructType([StructField(name, kind) for name, kind in columns.items()])
+def table_of(*columns: str) -> StructType:
+    """A schema of these columns, by name and type in SQL; a text can have several."""
+    return cast("StructType", parse_type("columns", ", ".join(columns)))
 
 
-TEXT: Final = StringType()
-TIME: Final = TimestampType()
-
-_TYPES: Final[Mapping[FieldKind, DataType]] = {
-    "text": TEXT,
-    "json": TEXT,
-    "count": IntegerType(),
-    "stalls": IntegerType(),
-    "number": LongType(),
-    "time": TIME,
-    "traces": ArrayType(TEXT),
+_TYPES: Final[Mapping[FieldKind, str]] = {
+    "text": "string",
+    "json": "string",
+    "count": "int",
+    "stalls": "int",
+    "number": "bigint",
+    "time": "timestamp",
+    "traces": "array<string>",
 }
 
 
-def _job_columns() -> Iterator[tuple[str, DataType]]:
+def _job_columns() -> Iterator[str]:
     for name in ("queue", "id", "state"):
-        yield name, TEXT
+        yield f"{name} string"
     for name, field in FIELDS.items():
-        yield name, _TYPES[field.kind]
+        yield f"{name} {_TYPES[field.kind]}"
         if name == "delay":
             # Of a delayed job: derived from its score, not a field of its hash.
-            yield "runAt", TIME
+            yield "runAt timestamp"
 
 
 SCHEMAS: Final[dict[str, StructType]] = {
-    "jobs": _table(dict(_job_columns())),
-    "counts": _table({"queue": TEXT, "state": TEXT, "jobs": LongType()}),
-    "queues": _table(
-        {
-            "queue": TEXT,
-            "protocol": TEXT,
-            "version": TEXT,
-            "paused": BooleanType(),
-            "concurrency": IntegerType(),
-            "jobs": LongType(),
-            "intakeOpen": BooleanType(),
-            "ids": LongType(),
-            "waitingSince": TIME,
-            "lastActiveOn": TIME,
-            "addedPerMinute": DoubleType(),
-            "finishedPerMinute": DoubleType(),
-            "max": LongType(),
-            "durationMs": LongType(),
-            "overdue": LongType(),
-            "overdueSince": TIME,
-            "pauseReason": TEXT,
-        }
+    "jobs": table_of(*_job_columns()),
+    "counts": table_of("queue string, state string, jobs bigint"),
+    "queues": table_of(
+        "queue string, protocol string, version string, paused boolean, concurrency int, jobs bigint",
+        "intakeOpen boolean, ids bigint, waitingSince timestamp, lastActiveOn timestamp, addedPerMinute double",
+        "finishedPerMinute double, max bigint, durationMs bigint, overdue bigint, overdueSince timestamp",
+        "pauseReason string",
     ),
-    "writes": _table(
-        {
-            "queue": TEXT,
-            "id": TEXT,
-            "state": TEXT,
-            "delivery": TEXT,
-            "jobs": LongType(),
-            "added": LongType(),
-            "duplicates": LongType(),
-            "deduplicated": LongType(),
-            "rejected": LongType(),
-            "dropped": LongType(),
-            "replicas": LongType(),
-            "changed": LongType(),
-            "missing": LongType(),
-            "locked": LongType(),
-            "wrongState": LongType(),
-            "startedOn": TIME,
-            "finishedOn": TIME,
-            "durationMs": LongType(),
-            "appId": TEXT,
-            "version": LongType(),
-        }
+    "writes": table_of(
+        "queue string, id string, state string, delivery string, jobs bigint, added bigint, duplicates bigint",
+        "deduplicated bigint, rejected bigint, dropped bigint, replicas bigint, changed bigint, missing bigint",
+        "locked bigint, wrongState bigint, startedOn timestamp, finishedOn timestamp, durationMs bigint",
+        "appId string, version bigint",
     ),
-    "logs": _table({"queue": TEXT, "id": TEXT, "line": IntegerType(), "log": TEXT}),
-    "dependencies": _table(
-        {"queue": TEXT, "id": TEXT, "childQueue": TEXT, "childId": TEXT, "state": TEXT, "value": TEXT}
+    "logs": table_of("queue string, id string, line int, log string"),
+    "dependencies": table_of("queue string, id string, childQueue string, childId string, state string, value string"),
+    "flows": table_of(
+        "queue string, id string, depth int, jobQueue string, jobId string, parentQueue string, parentId string",
+        "dependency string, children bigint, name string, state string, data string, returnvalue string",
+        "failedReason string, attemptsMade int, timestamp timestamp, processedOn timestamp, finishedOn timestamp",
     ),
-    "flows": _table(
-        {
-            "queue": TEXT,
-            "id": TEXT,
-            "depth": IntegerType(),
-            "jobQueue": TEXT,
-            "jobId": TEXT,
-            "parentQueue": TEXT,
-            "parentId": TEXT,
-            "dependency": TEXT,
-            "children": LongType(),
-            "name": TEXT,
-            "state": TEXT,
-            "data": TEXT,
-            "returnvalue": TEXT,
-            "failedReason": TEXT,
-            "attemptsMade": IntegerType(),
-            "timestamp": TIME,
-            "processedOn": TIME,
-            "finishedOn": TIME,
-        }
+    "schedulers": table_of(
+        "queue string, id string, name string, every bigint, pattern string, tz string, next timestamp, limit bigint",
+        "offset bigint, startDate timestamp, endDate timestamp, iterationCount bigint, data string, opts string",
     ),
-    "schedulers": _table(
-        {
-            "queue": TEXT,
-            "id": TEXT,
-            "name": TEXT,
-            "every": LongType(),
-            "pattern": TEXT,
-            "tz": TEXT,
-            "next": TIME,
-            "limit": LongType(),
-            "offset": LongType(),
-            "startDate": TIME,
-            "endDate": TIME,
-            "iterationCount": LongType(),
-            "data": TEXT,
-            "opts": TEXT,
-        }
+    "groups": table_of(
+        "queue string, group string, waiting bigint, active bigint, max bigint, duration bigint, concurrency bigint",
+        "paused boolean, restsUntil timestamp",
     ),
-    "groups": _table(
-        {
-            "queue": TEXT,
-            "group": TEXT,
-            "waiting": LongType(),
-            "active": LongType(),
-            "max": LongType(),
-            "duration": LongType(),
-            "concurrency": LongType(),
-            "paused": BooleanType(),
-            "restsUntil": TIME,
-        }
+    "workers": table_of("queue string, name string, address string, age bigint, idle bigint"),
+    "metrics": table_of("queue string, state string, minute timestamp, jobs bigint, total bigint"),
+    "stats": table_of(
+        "queue string, name string, jobs map<string,bigint>, isEstimate boolean, oldestWaitingMs bigint",
+        "timed bigint, waitP50 double, waitP95 double, waitP99 double, runP50 double, runP95 double, runP99 double",
+        "workMs bigint, addedPerSecond double, addedOverMs bigint, finishedPerSecond double, finishedOverMs bigint",
+        "drainedInMs bigint",
     ),
-    "workers": _table({"queue": TEXT, "name": TEXT, "address": TEXT, "age": LongType(), "idle": LongType()}),
-    "metrics": _table({"queue": TEXT, "state": TEXT, "minute": TIME, "jobs": LongType(), "total": LongType()}),
-    "stats": _table(
-        {
-            "queue": TEXT,
-            "name": TEXT,
-            "jobs": MapType(TEXT, LongType()),
-            "isEstimate": BooleanType(),
-            "oldestWaitingMs": LongType(),
-            "timed": LongType(),
-            **{f"{time}P{percent}": DoubleType() for time in ("wait", "run") for percent in (50, 95, 99)},
-            "workMs": LongType(),
-            "addedPerSecond": DoubleType(),
-            "addedOverMs": LongType(),
-            "finishedPerSecond": DoubleType(),
-            "finishedOverMs": LongType(),
-            "drainedInMs": LongType(),
-        }
-    ),
-    "events": _table(
-        {
-            "queue": TEXT,
-            "id": TEXT,
-            "event": TEXT,
-            "jobId": TEXT,
-            "prev": TEXT,
-            "data": TEXT,
-            "returnvalue": TEXT,
-            "failedReason": TEXT,
-            "delay": LongType(),
-            "timestamp": TIME,
-            "fields": MapType(TEXT, TEXT),
-        }
+    "events": table_of(
+        "queue string, id string, event string, jobId string, prev string, data string, returnvalue string",
+        "failedReason string, delay bigint, timestamp timestamp, fields map<string,string>",
     ),
 }
 
 #: The job fields in CLAIM_SCHEMA.
 CLAIM_FIELDS: Final = (
-    "name",
-    "data",
-    "opts",
-    "timestamp",
-    "attemptsMade",
-    "attemptsStarted",
-    "stalledCounter",
-    "priority",
-    "progress",
-    "parentKey",
-    "deferredFailure",
+    *("name", "data", "opts", "timestamp", "attemptsMade", "attemptsStarted", "stalledCounter"),
+    *("priority", "progress", "parentKey", "deferredFailure"),
 )
 #: The columns of claimed jobs. mode=settle requires `id` and `token`.
-CLAIM_SCHEMA: Final = _table(
-    {"queue": TEXT, "id": TEXT, "token": TEXT} | {name: _TYPES[CLAIMED_FIELDS[name].kind] for name in CLAIM_FIELDS}
+CLAIM_SCHEMA: Final = table_of(
+    "queue string, id string, token string", *(f"{name} {_TYPES[CLAIMED_FIELDS[name].kind]}" for name in CLAIM_FIELDS)
 )
 
 

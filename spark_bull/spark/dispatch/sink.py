@@ -28,12 +28,11 @@ from spark_bull.spark.dispatch.features.order import DependsOn, Sequences
 from spark_bull.spark.dispatch.features.routing import PriorityQueues, Shards
 from spark_bull.spark.dispatch.rows import plan_rows
 from spark_bull.spark.dispatch.task import WritePlan, write_task
-from spark_bull.spark.staging.commit import commit_staged, discard_stages
+from spark_bull.spark.staging.commit import commit_staged, discard_stages, reporting
 from spark_bull.spark.staging.plan import CommitMessage, check_write, primaries_of
 from spark_bull.spark.staging.sink import Sink
 
 if TYPE_CHECKING:
-    from spark_bull.core.model.queues import WriteRecord
     from spark_bull.core.queue.manage import manage
 else:
     (manage,) = late("manage", of="spark_bull.core.queue.manage")
@@ -54,26 +53,12 @@ def commit_write(plan: WritePlan, written: list[CommitMessage]) -> None:
     commit_staged(plan, written, _report, repeated=finish_earlier)
 
 
-def _report(record: WriteRecord) -> None:
-    log.info(
-        "write %s: %d jobs added to queue %s, %d duplicates, %d deduplicated, %s ms",
-        record.id,
-        record.added,
-        record.queue,
-        record.duplicates,
-        record.deduplicated,
-        record.duration_ms,
-    )
-    if record.rejected:
-        log.warning(
-            "write %s: %d jobs were not added to queue %s: their parent has gone or depends on them, or they have "
-            "another one by now",
-            record.id,
-            record.rejected,
-            record.queue,
-        )
-    if record.dropped:
-        log.warning("write %s: %d jobs were dropped, as queue %s was full", record.id, record.dropped, record.queue)
+_report: Final = reporting(
+    "%(added)d jobs added to queue %(queue)s, %(duplicates)d duplicates, %(deduplicated)d deduplicated",
+    rejected="%(rejected)d jobs were not added to queue %(queue)s: their parent has gone or depends on them, or they "
+    "have another one by now",
+    dropped="%(dropped)d jobs were dropped, as queue %(queue)s was full",
+)
 
 
 def abort_write(plan: WritePlan, written: list[CommitMessage]) -> None:

@@ -256,13 +256,7 @@ def _sizes() -> Iterator[int]:
 
 
 def _gathered_rows(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    gathered: list[Row] = []
-    for row in rows:
-        gathered.append(row)
-        if len(gathered) == BATCH_ROWS:
-            yield gathered
-            gathered = []
-    if gathered:
+    while gathered := list(islice(rows, BATCH_ROWS)):
         yield gathered
 
 
@@ -298,7 +292,6 @@ SAMPLE: Final = 1_000
 
 def inferred_type(options: ReadOptions, column: str) -> str:
     """Infers the type of `data` or `returnvalue` from the first jobs of each queue, in SQL. Raises OptionError."""
-    options = options
     names, globs = names_and_globs(options)
     queues = dict.fromkeys([*names, *matching(options, globs)])
     found = inferred(chain.from_iterable(_texts(options, queue, column) for queue in queues))

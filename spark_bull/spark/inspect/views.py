@@ -21,6 +21,7 @@ from spark_bull.core.queue.monitor.find import describe, workers
 from spark_bull.core.queue.monitor.stats import stats
 from spark_bull.core.queue.schedule.schedulers import schedulers
 from spark_bull.core.well_formed import well_formed_json
+from spark_bull.spark.schemas import SCHEMAS
 
 Row = Mapping[str, Any]
 
@@ -78,11 +79,11 @@ def flow_rows(queue_slice: QueueSlice) -> Iterator[Row]:
         for root in ids if options.job_ids else roots_among(handle, ids):
             found = read_flow(handle, root, options.max_depth, options.max_jobs)
             for node in found.walk() if found else ():
-                yield {"queue": handle.keys.queue, "id": root, **_flow_columns(node)}
+                of_job = in_camel_case(node.job) if node.job else dict.fromkeys(SCHEMAS["flows"].names)
+                yield of_job | _flow_columns(node) | {"queue": handle.keys.queue, "id": root}
 
 
-def _flow_columns(node: FlowNode) -> Row:
-    job = node.job
+def _flow_columns(node: FlowNode) -> dict[str, Any]:
     return {
         "depth": node.depth,
         "jobQueue": node.queue,
@@ -91,15 +92,6 @@ def _flow_columns(node: FlowNode) -> Row:
         "parentId": node.parent_id,
         "dependency": node.dependency,
         "children": node.child_count,
-        "name": job and job.name,
-        "state": job and job.state,
-        "data": job and job.data_text,
-        "returnvalue": job and job.returnvalue_text,
-        "failedReason": job and job.failed_reason,
-        "attemptsMade": job and job.attempts_made,
-        "timestamp": job and job.timestamp,
-        "processedOn": job and job.processed_on,
-        "finishedOn": job and job.finished_on,
     }
 
 
@@ -156,20 +148,11 @@ def metrics_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 def stats_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     for found in stats(queue_slice.handle, queue_slice.options.window_ms):
         yield {
-            "queue": found.queue,
-            "name": found.name,
-            "jobs": found.jobs,
-            "isEstimate": found.is_estimate,
-            "oldestWaitingMs": found.oldest_waiting_ms,
-            "timed": found.timed,
+            **in_camel_case(found),
             **_percentile_columns("wait", found.wait),
             **_percentile_columns("run", found.run),
-            "workMs": found.work_ms,
             "addedPerSecond": found.added_per_s,
-            "addedOverMs": found.added_over_ms,
             "finishedPerSecond": found.finished_per_s,
-            "finishedOverMs": found.finished_over_ms,
-            "drainedInMs": found.drained_in_ms,
         }
 
 

@@ -12,28 +12,6 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql import types
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    IntegralType,
-    LongType,
-    MapType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    VariantType,
-)
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.well_formed import well_formed
@@ -42,26 +20,23 @@ from spark_bull.spark.json.json_values import WrongPayload, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.lazy_arrow import pa
 
-_TYPES: Final[dict[str, DataType]] = {
-    "string": StringType(),
-    "boolean": BooleanType(),
-    "tinyint": ByteType(),
-    "byte": ByteType(),
-    "smallint": ShortType(),
-    "short": ShortType(),
-    "int": IntegerType(),
-    "integer": IntegerType(),
-    "bigint": LongType(),
-    "long": LongType(),
-    "float": FloatType(),
-    "real": FloatType(),
-    "double": DoubleType(),
-    "date": DateType(),
-    "timestamp": TimestampType(),
-    "timestamp_ltz": TimestampType(),
-    "timestamp_ntz": TimestampNTZType(),
-    "binary": BinaryType(),
-    "variant": VariantType(),
+_PLAIN: Final = (
+    *(types.StringType(), types.BooleanType(), types.ByteType(), types.ShortType(), types.IntegerType()),
+    *(types.LongType(), types.FloatType(), types.DoubleType(), types.DateType(), types.TimestampType()),
+    *(types.TimestampNTZType(), types.BinaryType(), types.VariantType()),
+)
+_OTHER_NAMES: Final = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "real": "float",
+    "timestamp_ltz": "timestamp",
+}
+_OF_NAME: Final[dict[str, types.DataType]] = {kind.simpleString(): kind for kind in _PLAIN}
+_TYPES: Final[dict[str, types.DataType]] = {
+    **_OF_NAME,
+    **{other: _OF_NAME[name] for other, name in _OTHER_NAMES.items()},
     # PySpark 4.0 lacks it.
     **({"time": types.TimeType()} if hasattr(types, "TimeType") else {}),
 }
@@ -86,7 +61,7 @@ def ddl_of(option: str, text: str) -> str:
     return given if _TYPE.fullmatch(given) else f"STRUCT<{given}>"
 
 
-def parse_type(option: str, text: str) -> DataType:
+def parse_type(option: str, text: str) -> types.DataType:
     """Parses a type, or columns as DDL, as the options `payloadSchema` and `returnSchema` take them.
 
     Raises OptionError that names the option and the place.
@@ -104,23 +79,23 @@ class _Parser:
         self._option, self._text = option, text
         self._tokens = [*_TOKEN.findall(text), ""]
 
-    def type(self) -> DataType:
+    def type(self) -> types.DataType:
         name = self._next().lower()
         if name == "struct":
             self.expect("<")
-            return StructType(self._fields())
+            return types.StructType(self._fields())
         if name == "array":
             self.expect("<")
             item = self.type()
             self.expect(">")
-            return ArrayType(item)
+            return types.ArrayType(item)
         if name == "map":
             self.expect("<")
             key = self.type()
             self.expect(",")
             value = self.type()
             self.expect(">")
-            return MapType(key, value)
+            return types.MapType(key, value)
         if name in _DECIMALS:
             return self._decimal()
         if name not in _TYPES:
@@ -141,8 +116,8 @@ class _Parser:
         del self._tokens[: len(words)]
         return True
 
-    def _fields(self) -> list[StructField]:
-        fields: list[StructField] = []
+    def _fields(self) -> list[types.StructField]:
+        fields: list[types.StructField] = []
         while not self._taken(">"):
             if fields:
                 self.expect(",")
@@ -153,17 +128,17 @@ class _Parser:
             if self._taken("comment"):
                 self._next()
             plain = name[1:-1].replace("``", "`") if name.startswith("`") else name
-            fields.append(StructField(plain, kind, not required))
+            fields.append(types.StructField(plain, kind, not required))
         return fields
 
-    def _decimal(self) -> DecimalType:
+    def _decimal(self) -> types.DecimalType:
         if not self._taken("("):
-            return DecimalType()
+            return types.DecimalType()
         precision, scale = self._number(), 0
         if self._taken(","):
             scale = self._number()
         self.expect(")")
-        return DecimalType(precision, scale)
+        return types.DecimalType(precision, scale)
 
     def _number(self) -> int:
         found = self._next()
@@ -271,7 +246,7 @@ class Mismatch:
 class PayloadCheck:
     """Checks payloads against a type. Members of objects that the type does not name are allowed."""
 
-    kind: DataType
+    kind: types.DataType
 
     def check(self, texts: Sequence[str | None], numbers: Sequence[int | str]) -> None:
         """Raises OptionError for the first payload that does not match. numbers: row numbers, for errors."""
@@ -301,7 +276,7 @@ def payload_check(text: str | None) -> PayloadCheck | None:
     return None if text is None else PayloadCheck(parse_type(_OPTION, text))
 
 
-def _finder(kind: DataType, *, nullable: bool = True) -> Find:
+def _finder(kind: types.DataType, *, nullable: bool = True) -> Find:
     """Returns the function that finds the first value that does not match a type."""
     expected = kind.simpleString().split("<")[0].upper() + ("" if nullable else " NOT NULL")
     accepts, members = _accepts(kind), _members(kind)
@@ -319,36 +294,36 @@ def _finder(kind: DataType, *, nullable: bool = True) -> Find:
     return find
 
 
-def _members(kind: DataType) -> Callable[[Any], Iterable[tuple[str, Find, Any]]]:
+def _members(kind: types.DataType) -> Callable[[Any], Iterable[tuple[str, Find, Any]]]:
     """Returns the function that lists what is in a value: the path to it, and what checks it."""
-    if isinstance(kind, StructType):
+    if isinstance(kind, types.StructType):
         finders = {field.name: _finder(field.dataType, nullable=field.nullable) for field in kind}
         return lambda value: ((f".{name}", find, value.get(name, _MISSING)) for name, find in finders.items())
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, types.ArrayType):
         of_item = _finder(kind.elementType)
         return lambda value: ((f"[{index}]", of_item, item) for index, item in enumerate(value))
-    if isinstance(kind, MapType):
+    if isinstance(kind, types.MapType):
         of_value = _finder(kind.valueType)
         return lambda value: ((f".{name}", of_value, member) for name, member in value.items())
     return lambda _: ()
 
 
-def _accepts(kind: DataType) -> Callable[[Any], bool]:
+def _accepts(kind: types.DataType) -> Callable[[Any], bool]:
     """Returns whether a JSON value, without regard to what is in it, is of a type."""
-    if isinstance(kind, VariantType):
+    if isinstance(kind, types.VariantType):
         return lambda _: True
-    if isinstance(kind, (StructType, MapType)):
+    if isinstance(kind, (types.StructType, types.MapType)):
         return lambda value: isinstance(value, dict)
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, types.ArrayType):
         return lambda value: isinstance(value, list)
-    if isinstance(kind, StringType):
+    if isinstance(kind, types.StringType):
         return lambda value: isinstance(value, str)
-    if isinstance(kind, BooleanType):
+    if isinstance(kind, types.BooleanType):
         return lambda value: isinstance(value, bool)
-    if isinstance(kind, (FloatType, DoubleType)):
+    if isinstance(kind, (types.FloatType, types.DoubleType)):
         return lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)
     arrow = to_arrow_type(kind)
-    if isinstance(kind, IntegralType):
+    if isinstance(kind, types.IntegralType):
         limit = 2 ** (arrow.bit_width - 1)
         return lambda value: type(value) is int and -limit <= value < limit
     return lambda value: _converts(value, arrow)

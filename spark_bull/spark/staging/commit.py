@@ -44,6 +44,22 @@ def _nothing(plans: Sequence[QueuePlan]) -> None:
     """What most writes do before and after their registration."""
 
 
+def reporting(done: str, **warnings: str) -> Callable[[WriteRecord], None]:
+    """Returns a function that logs what a write has done to a queue, by its record.
+
+    done, warnings: texts with fields of the record; a warning is logged if the field with its name is not 0.
+    """
+
+    def report(record: WriteRecord) -> None:
+        said = {**vars(record), "duration_ms": record.duration_ms}
+        log.info(f"write %(id)s: {done}, %(duration_ms)s ms", said)
+        for name, text in warnings.items():
+            if said[name]:
+                log.warning(f"write %(id)s: {text}", said)
+
+    return report
+
+
 def commit_staged(
     plan: StagedPlan[Any],
     written: Sequence[CommitMessage],

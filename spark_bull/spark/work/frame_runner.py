@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.core.error_text import reason_of, trace_of
 from spark_bull.core.errors import (
@@ -45,6 +45,7 @@ from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.json.json_text import MAX_SHOWN
 from spark_bull.spark.platform.jvm import add_tag, cancel_tagged, remove_tag
 from spark_bull.spark.platform.spark_errors import first_line, python_trace, sendable_errors
+from spark_bull.spark.schemas import table_of
 from spark_bull.spark.work.claim_batch import NOT_ONCE, frame_table
 from spark_bull.spark.work.settle.rows import outcomes_of
 
@@ -79,17 +80,9 @@ def _is_valid() -> Column:
     return f.coalesce(f.col(_PARSED).isNotNull() & f.col(f"{_PARSED}.{_CORRUPT}").isNull(), f.lit(False))
 
 
-ERROR_SCHEMA: Final = StructType(
-    [
-        StructField("error", StringType()),
-        StructField("stacktrace", StringType()),
-        StructField("unrecoverable", BooleanType()),
-        StructField("delay", LongType()),
-        StructField("runAt", TimestampType()),
-        StructField("rateLimit", LongType()),
-        StructField("groupRateLimit", LongType()),
-        StructField("waitForChildren", BooleanType()),
-    ]
+ERROR_SCHEMA: Final = table_of(
+    "error string, stacktrace string, unrecoverable boolean, delay bigint, runAt timestamp, rateLimit bigint",
+    "groupRateLimit bigint, waitForChildren boolean",
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from spark_bull.core.error_text import trace_of
 from spark_bull.core.errors import DialectError, OptionError, SparkBullError, control_error
@@ -25,6 +25,7 @@ from spark_bull.run.job.outcome_policy import BackoffStrategy
 from spark_bull.run.slot.slot_report import FailureLog
 from spark_bull.spark.platform.jvm import is_query_running
 from spark_bull.spark.platform.spark_errors import first_line, python_trace, sendable_errors
+from spark_bull.spark.schemas import table_of
 from spark_bull.spark.work.claim_batch import read_settle_token
 from spark_bull.spark.work.frame_runner import ERROR_SCHEMA, error_columns, invalid_payloads, parsed_payloads
 from spark_bull.spark.work.settle.plan import SETTLED_COLUMNS, SettlePlan, plan_settle
@@ -36,7 +37,7 @@ log = logging.getLogger("spark_bull")
 
 T = TypeVar("T")
 
-_ERRORS: Final = StructType([StructField("id", StringType()), StructField("token", StringType()), *ERROR_SCHEMA])
+_ERRORS: Final = StructType([*table_of("id string, token string"), *ERROR_SCHEMA])
 _failures: Final = FailureLog("process_batch")
 
 

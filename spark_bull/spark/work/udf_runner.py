@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -196,7 +196,7 @@ class UdfRunner(Runner):
 
     def _texts(self, jobs: Sequence[RunningJob], column: pa.Array) -> pa.Array:
         """The function's results as JSON texts, one per payload. Raises what the function raises."""
-        output = interruptible(jobs, self.timeout_ms, _CALLS[self.kind], self, column)
+        output = interruptible(jobs, self.timeout_ms, self._call, column)
         if len(output) != len(column):
             raise ValueError(f"expected the UDF to return {len(column)} values, one per row, got {len(output)}")
         return to_json(output, pa.field("returnvalue", self.returns), ignore_nulls=False)
@@ -252,35 +252,19 @@ class UdfRunner(Runner):
             return pa.array([_plain(value) for value in values], self.returns, from_pandas=True)
         return pa.Array.from_pandas(values, type=self.returns)
 
-    def by_row(self, column: pa.Array) -> pa.Array:
-        rows = zip(*map(_in_python, self._columns(column)), strict=True)
-        return pa.array([_plain(self.function(*row)) for row in rows], self.returns)
-
-    def by_series(self, column: pa.Array) -> pa.Array:
-        return self._arrow(self.function(*map(_as_pandas, self._columns(column))))
-
-    def by_series_iterator(self, column: pa.Array) -> pa.Array:
-        return self._through_iterator([_as_pandas(part) for part in self._columns(column)])
-
-    def by_array(self, column: pa.Array) -> pa.Array:
-        return self._arrow(self.function(*self._columns(column)))
-
-    def by_array_iterator(self, column: pa.Array) -> pa.Array:
-        return self._through_iterator(self._columns(column))
+    def _call(self, column: pa.Array) -> pa.Array:
+        """The function's results for payloads. Raises what the function raises."""
+        columns = self._columns(column)
+        if self.kind == "row":
+            rows = zip(*map(_in_python, columns), strict=True)
+            return pa.array([_plain(self.function(*row)) for row in rows], self.returns)
+        parts = columns if self.kind.startswith("arrow") else list(map(_as_pandas, columns))
+        return self._through_iterator(parts) if self.kind.endswith("iterator") else self._arrow(self.function(*parts))
 
     def _through_iterator(self, parts: Sequence[Any]) -> pa.Array:
         batch = parts[0] if len(parts) == 1 else tuple(parts)
         outputs = [self._arrow(output) for output in self._iterator(batch, len(parts[0]))]
         return pa.chunked_array(outputs, self.returns).combine_chunks()
-
-
-_CALLS: Final[dict[str, Callable[[UdfRunner, pa.Array], pa.Array]]] = {
-    "row": UdfRunner.by_row,
-    "pandas": UdfRunner.by_series,
-    "pandas-iterator": UdfRunner.by_series_iterator,
-    "arrow": UdfRunner.by_array,
-    "arrow-iterator": UdfRunner.by_array_iterator,
-}
 
 
 def _others(jobs: Sequence[RunningJob], excluded: Collection[RunningJob]) -> Sequence[RunningJob]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.outcomes import ClaimedJob
@@ -18,20 +18,14 @@ from spark_bull.run.job.interrupts import recording_interrupts
 from spark_bull.run.job.outcome_policy import MAX_RETURNVALUE, NoReturnValue, returnvalue_text
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.schemas import table_of
 from spark_bull.spark.work.frame_runner import ERROR_SCHEMA, error_columns
 from spark_bull.spark.work.udf_runner import UdfResults, UdfRunner
 
 #: Columns of claimed jobs that it reads.
 INPUT: Final = ("id", "token", "data")
 #: Schema of its rows, which mode=settle takes.
-OUTPUT: Final = StructType(
-    [
-        StructField("id", StringType()),
-        StructField("token", StringType()),
-        StructField("returnvalue", StringType()),
-        *ERROR_SCHEMA,
-    ]
-)
+OUTPUT: Final = StructType([*table_of("id string, token string, returnvalue string"), *ERROR_SCHEMA])
 _ARROW: Final = to_arrow_schema(OUTPUT)
 
 

@@ -8,10 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, LongType, MapType, Row, StringType, StructField, StructType
+from pyspark.sql.types import Row, StructType
 
 from spark_bull.run.slot.slot_report import FailedAttempt
 from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.schemas import table_of
 from spark_bull.spark.staging.sink import Sink
 from spark_bull.spark.work.settle.plan import SettlePlan, plan_settle
 from spark_bull.spark.work.settle.task import Settled, settle_task
@@ -19,21 +20,9 @@ from spark_bull.spark.work.settle.task import Settled, settle_task
 log = logging.getLogger("spark_bull")
 
 #: Schema of what a task has settled.
-SETTLED: Final = StructType(
-    [
-        StructField("counts", MapType(StringType(), LongType())),
-        StructField(
-            "failures",
-            ArrayType(
-                StructType(
-                    [
-                        StructField("number", LongType()),
-                        *(StructField(name, StringType()) for name in ("queue", "job", "reason", "trace")),
-                    ]
-                )
-            ),
-        ),
-    ]
+SETTLED: Final = table_of(
+    "counts map<string,bigint>",
+    "failures array<struct<number: bigint, queue: string, job: string, reason: string, trace: string>>",
 )
 _ARROW: Final = to_arrow_schema(SETTLED)
 
