@@ -72,7 +72,7 @@ def test_a_form_never_leads_to_another_site(site: Site, user: httpx.Client) -> N
 def test_what_does_not_exist_is_a_page_that_says_so(site: Site, user: httpx.Client) -> None:
     for path, status, text in [
         ("/queues/nothing-here", 404, "Not found"),
-        ("/queues/errors/jobs/7", 404, "job 7 of queue errors does not exist"),
+        ("/queues/errors/jobs/7", 404, "expected a job 7 in queue errors, found none"),
         ("/queues/errors/jobs/text-job/raw/nothing", 404, "expected one of the fields data"),
         ("/queues/errors/actions/nothing", 404, "expected one of the actions"),
         ("/queues/errors?state=nothing", 409, "expected a state"),

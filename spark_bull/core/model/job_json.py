@@ -101,6 +101,8 @@ def _finite(text: str) -> float:
 _parse_start: Final = json.JSONDecoder().raw_decode
 #: Rejects NaN and Infinity, which are not JSON but accepted by Python.
 _JSON: Final = json.JSONDecoder(parse_constant=_refused)
+#: The value of a JSON text. Raises ValueError, and RecursionError for a text that is nested too deeply.
+strict_json: Final = _JSON.decode
 _HUGE_JSON: Final = json.JSONDecoder(parse_constant=_refused, parse_int=float)
 _FINITE_JSON: Final = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)
 

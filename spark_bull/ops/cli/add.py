@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_bull.core.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE
 from spark_bull.core.errors import OptionError, SparkBullError, restated
+from spark_bull.core.model.job_json import strict_json
 from spark_bull.core.model.jobs import Added, NewJob, RawJson
 from spark_bull.core.options.values import deduplication, json_object
 from spark_bull.ops.cli.arguments import argument, duration, number, priority_or_name
@@ -64,15 +64,10 @@ def _job(args: Namespace, payload: RawJson) -> NewJob:
 def json_argument(text: str, what: str) -> RawJson:
     """Checks a payload. Raises OptionError."""
     try:
-        json.loads(text, parse_constant=_refuse_constant)
+        strict_json(text)
     except (ValueError, RecursionError) as error:
         raise OptionError(f"expected {what} to be JSON, got: {text[:200]!r} ({error})") from None
     return RawJson(text.strip())
-
-
-def _refuse_constant(name: str) -> None:
-    """Rejects NaN and Infinity, which Python accepts but JSON does not."""
-    raise ValueError(f"{name} is not JSON")
 
 
 COMMANDS: Final = (

@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from spark_bull.core.errors import (
-    ConnectionLost,
-    DialectError,
-    IntakeClosed,
-    JobLocked,
-    JobMissing,
-    OptionError,
-    PatternError,
-    QueueBusy,
-    QueueFull,
-    RedisUnavailable,
-    SparkBullError,
-    WaitTimeout,
-    WrongState,
-)
+from spark_bull.core import errors
 
 FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, DENIED, REFUSED, WARNINGS, PROBLEMS, UNKNOWN = range(1, 10)
 #: `timeout` has the first one, shells have the others: after SIGINT, a broken pipe, and SIGTERM.
@@ -43,20 +29,21 @@ MEANINGS: Final[Mapping[int, str]] = {
 }
 
 
-class NotFound(SparkBullError):
+class NotFound(errors.SparkBullError):
     """A queue, a write or a job scheduler does not exist."""
 
 
 #: The first class that an error is of decides.
 _OF_ERRORS: Final = (
-    ((OptionError, PatternError), WRONG_USAGE),
-    ((NotFound, JobMissing), NOT_FOUND),
-    ((WaitTimeout,), TIMED_OUT),
-    ((RedisUnavailable,), UNREACHABLE),
-    ((ConnectionLost,), DENIED),
-    ((WrongState, JobLocked, QueueBusy, QueueFull, IntakeClosed, DialectError), REFUSED),
+    ((errors.OptionError, errors.PatternError), WRONG_USAGE),
+    ((NotFound, errors.JobMissing), NOT_FOUND),
+    ((errors.WaitTimeout,), TIMED_OUT),
+    ((errors.RedisUnavailable,), UNREACHABLE),
+    ((errors.ConnectionLost,), DENIED),
+    ((errors.WrongState, errors.JobLocked, errors.QueueBusy), REFUSED),
+    ((errors.QueueFull, errors.IntakeClosed, errors.DialectError), REFUSED),
 )
 
 
-def status_of(error: SparkBullError) -> int:
+def status_of(error: errors.SparkBullError) -> int:
     return next((status for classes, status in _OF_ERRORS if isinstance(error, classes)), FAILED)

@@ -136,12 +136,12 @@ def check_origin(request: Request) -> None:
         raise Problem(403, f"expected a request of this site ({own}), got one of {origin or site}")
 
 
-def set_cookie(request: Request, response: Response, value: str) -> None:
-    """Sets the cookie of a session, which scripts cannot read and other sites cannot send."""
+def set_cookie(request: Request, response: Response, name: str, value: str, age_s: int) -> None:
+    """Sets a cookie, which scripts cannot read and other sites cannot send."""
     response.set_cookie(
-        COOKIE,
+        name,
         value,
-        max_age=SESSION_S,
+        max_age=age_s,
         path=links.ROOT.get() or "/",
         httponly=True,
         samesite="strict",
@@ -149,8 +149,8 @@ def set_cookie(request: Request, response: Response, value: str) -> None:
     )
 
 
-def delete_cookie(response: Response) -> None:
-    response.delete_cookie(COOKIE, path=links.ROOT.get() or "/", httponly=True, samesite="strict")
+def delete_cookie(response: Response, name: str) -> None:
+    response.delete_cookie(name, path=links.ROOT.get() or "/", httponly=True, samesite="strict")
 
 
 def access_of(request: HTTPConnection) -> Access:

@@ -14,20 +14,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from spark_bull.core.errors import (
-    ConnectionLost,
-    DialectError,
-    IntakeClosed,
-    JobError,
-    JobMissing,
-    NotReplicated,
-    OptionError,
-    ParentError,
-    PatternError,
-    QueueBusy,
-    QueueFull,
-    SparkBullError,
-)
+from spark_bull.core import errors
 
 log = logging.getLogger("spark_bull")
 
@@ -56,11 +43,12 @@ TITLES: Final[Mapping[int, str]] = {
     503: "Redis unavailable",
 }
 #: Errors of this package and their status, the first that matches.
-_STATUS: Final[tuple[tuple[tuple[type[SparkBullError], ...], int], ...]] = (
-    ((JobMissing,), 404),
-    ((JobError, DialectError, QueueFull, QueueBusy, IntakeClosed, ParentError), 409),
-    ((OptionError, PatternError), 400),
-    ((ConnectionLost, NotReplicated), 503),
+_STATUS: Final[tuple[tuple[tuple[type[errors.SparkBullError], ...], int], ...]] = (
+    ((errors.JobMissing,), 404),
+    ((errors.JobError, errors.DialectError, errors.QueueFull), 409),
+    ((errors.QueueBusy, errors.IntakeClosed, errors.ParentError), 409),
+    ((errors.OptionError, errors.PatternError), 400),
+    ((errors.ConnectionLost, errors.NotReplicated), 503),
 )
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _NAMED: Final = re.compile("`([A-Za-z_-]+)`")
@@ -95,7 +83,7 @@ def response_of(problem: Problem) -> Response:
     return JSONResponse(document.model_dump(), problem.status, problem.headers, MEDIA_TYPE)
 
 
-def problem_of(error: SparkBullError) -> Problem:
+def problem_of(error: errors.SparkBullError) -> Problem:
     """The status and text of an error of this package, whose messages contain no secrets."""
     status = next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
     named = _NAMED.search(str(error)) if status == 400 else None
@@ -114,8 +102,8 @@ def handle_errors(app: FastAPI, error_page: Callable[[Request, Problem], Respons
     def _problem(request: Request, error: Problem) -> Response:
         return answer(request, error)
 
-    @app.exception_handler(SparkBullError)
-    def _ours(request: Request, error: SparkBullError) -> Response:
+    @app.exception_handler(errors.SparkBullError)
+    def _ours(request: Request, error: errors.SparkBullError) -> Response:
         problem = problem_of(error)
         if problem.status == 500:
             log.error("%s %s failed: %s", request.method, request.url.path, error)

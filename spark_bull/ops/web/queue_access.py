@@ -18,7 +18,7 @@ from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 from fastapi import Depends, Header, Path, Request
 
 from spark_bull.core.clock import monotonic_s
-from spark_bull.core.errors import PermissionDenied, SparkBullError
+from spark_bull.core.errors import JobMissing, PermissionDenied, SparkBullError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
@@ -257,18 +257,23 @@ def connected_workers(handle: QueueHandle) -> list[ConnectedWorker] | None:
         return None
 
 
-def existing_job(
-    queue: ExistingQueue, id: Annotated[str, Path(description="id of the job", min_length=1, examples=["42"])]
-) -> Job:
-    """Dependency: the job in the path. Raises Problem 404."""
-    job_id = unescaped(id)
+def existing_job(queue: BullQueue, job_id: str) -> Job:
+    """A job of a queue. Raises JobMissing."""
     job = queue.job(job_id)
     if job is None:
-        raise Problem(404, f"expected a job {job_id[:200]} in queue {queue.name}, found none")
+        text = f"expected a job {job_id[:200]} in queue {queue.name}, found none"
+        raise JobMissing(text, queue=queue.name, job_id=job_id)
     return job
 
 
-ExistingJob = Annotated[Job, Depends(existing_job)]
+def job_in_path(
+    queue: ExistingQueue, id: Annotated[str, Path(description="id of the job", min_length=1, examples=["42"])]
+) -> Job:
+    """Dependency: the job in the path. Raises JobMissing."""
+    return existing_job(queue, unescaped(id))
+
+
+ExistingJob = Annotated[Job, Depends(job_in_path)]
 
 
 def expected_job(
@@ -277,7 +282,7 @@ def expected_job(
         str | None, Header(description="ETag of the job, as GET returns it: the request is refused if it has changed")
     ] = None,
 ) -> Job:
-    """Dependency: the job in the path, in the version of the header If-Match. Raises Problem 404 or 409."""
+    """Dependency: the job in the path, in the version of the header If-Match. Raises JobMissing, or Problem 409."""
     if if_match not in (None, "*") and etag_of(job) not in [tag.strip() for tag in (if_match or "").split(",")]:
         raise Problem(
             409,

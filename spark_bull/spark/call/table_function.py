@@ -13,6 +13,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, SelectedColumn, UserDefinedTableFunction
 
 from spark_bull.core.errors import OptionError, did_you_mean
+from spark_bull.core.model.job_json import camel_case
 from spark_bull.core.options.arguments import CallArguments
 from spark_bull.core.options.values import json_object
 from spark_bull.core.queue.call.caller import ADDED
@@ -24,15 +25,9 @@ from spark_bull.spark.platform.lazy_arrow import pa
 NAME: Final = "bull_call"
 
 
-def _in_sql(name: str) -> str:
-    """The name of an argument of Python as options of Spark are spelled."""
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
-
-
 #: The arguments of `call` by their names in SQL.
 _ARGUMENTS: Final = {
-    _in_sql(name): name
+    camel_case(name): name
     for name in (
         *("return_schema", "timeout_ms", "in_flight", "on_error", "keep_ms", "job", "details"),
         *CallArguments.__annotations__,

@@ -12,9 +12,10 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from spark_bull.core.errors import OptionError
+from spark_bull.core.model.job_json import strict_json
 from spark_bull.spark.platform.arrow import variant_encoder
 from spark_bull.spark.platform.lazy_arrow import pa, pc, pj
 
@@ -304,17 +305,10 @@ def _each(array: pa.Array, encode: Any) -> pa.Array:
     return pa.array([None if v is None else encode(v) for v in array.to_pylist()], pa.string())
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-_decode: Final = json.JSONDecoder(parse_constant=_refuse_constant).decode
-
-
 def is_json(text: str) -> bool:
     """Whether a text is valid JSON; NaN and Infinity are not."""
     try:
-        _decode(text)
+        strict_json(text)
     except (ValueError, RecursionError):
         return False
     return True
@@ -330,7 +324,7 @@ def check_json(array: pa.Array, column: str, numbers: Sequence[int | str]) -> No
         for text in array.to_pylist():
             bad = text or ""
             if text is not None:
-                _decode(text)
+                strict_json(text)
             checked += 1
     except (ValueError, RecursionError) as error:
         shown = bad[:MAX_SHOWN] + ("…" if len(bad) > MAX_SHOWN else "")

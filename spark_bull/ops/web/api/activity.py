@@ -12,18 +12,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.write_records import read_record, records
 from spark_bull.core.queue.manage.bulk import abort_change
 from spark_bull.core.queue.manage.limits import read_groups
-from spark_bull.ops.web.documents import (
-    AddedDocument,
-    GroupList,
-    LedgerList,
-    LimitsPut,
-    NextDocument,
-    SchedulerList,
-    SchedulerPut,
-    WorkerList,
-    WriteDocument,
-    WriteList,
-)
+from spark_bull.ops.web import documents
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import Problem
 from spark_bull.ops.web.queue_access import AllReaders, ExistingQueue, connected_workers
@@ -33,7 +22,7 @@ from spark_bull.run.slot.status import latest, slots_of
 router = APIRouter(tags=["activity"])
 
 
-@router.get("/queues/{queue}/writes", response_model=WriteList)
+@router.get("/queues/{queue}/writes", response_model=documents.WriteList)
 def list_writes(
     queue: ExistingQueue,
     start: Annotated[
@@ -55,13 +44,13 @@ def page_of_writes(queue: BullQueue, start: int, limit: int) -> tuple[list[Write
 WriteId = Annotated[str, Path(description="id of the write", min_length=1, max_length=1_000)]
 
 
-@router.get("/queues/{queue}/writes/{write}", response_model=WriteDocument)
+@router.get("/queues/{queue}/writes/{write}", response_model=documents.WriteDocument)
 def read_write(queue: ExistingQueue, write: WriteId) -> Json:
     """Reads one write, which may still be in progress: it has processed `done` of `jobs`."""
     return Json(_shown(existing_write(queue, unescaped(write))))
 
 
-@router.delete("/queues/{queue}/writes/{write}", response_model=WriteDocument)
+@router.delete("/queues/{queue}/writes/{write}", response_model=documents.WriteDocument)
 def abort_write(queue: ExistingQueue, write: WriteId) -> Json:
     """Aborts a write that changes jobs: what it has changed stays changed. 409 for a write that adds jobs."""
     return Json(_shown(aborted_write(queue, unescaped(write))))
@@ -90,13 +79,13 @@ def _shown(record: WriteRecord) -> dict[str, Any]:
     return {**document(record), "durationMs": record.duration_ms}
 
 
-@router.get("/queues/{queue}/ledgers", response_model=LedgerList)
+@router.get("/queues/{queue}/ledgers", response_model=documents.LedgerList)
 def list_ledgers(queue: ExistingQueue, readers: AllReaders) -> Json:
     """Lists the ledgers of the queries that read results. A new one appears after 15 s, or longer."""
     return Json({"ledgers": document(readers.of(queue).ledgers)})
 
 
-@router.get("/queues/{queue}/workers", response_model=WorkerList)
+@router.get("/queues/{queue}/workers", response_model=documents.WorkerList)
 def list_workers(queue: ExistingQueue, readers: AllReaders) -> Json:
     """Lists connected workers, and the slots of Spark's workers. A new one of Spark appears after 15 s, or longer."""
     handle = queue.handle
@@ -120,7 +109,7 @@ def list_workers(queue: ExistingQueue, readers: AllReaders) -> Json:
     return Json({"workers": None if found is None else connected, "slots": slots})
 
 
-@router.get("/queues/{queue}/schedulers", response_model=SchedulerList)
+@router.get("/queues/{queue}/schedulers", response_model=documents.SchedulerList)
 def list_schedulers(queue: ExistingQueue) -> Json:
     """Lists the job schedulers of the queue."""
     return Json({"schedulers": document(queue.schedulers())})
@@ -131,15 +120,19 @@ SchedulerId = Annotated[str, Path(description="id of the job scheduler", min_len
 
 
 @router.put(_SCHEDULE)
-def put_scheduler(queue: ExistingQueue, scheduler: SchedulerId, given: SchedulerPut) -> NextDocument:
+def put_scheduler(
+    queue: ExistingQueue, scheduler: SchedulerId, given: documents.SchedulerPut
+) -> documents.NextDocument:
     """Creates or changes a job scheduler; its next job is added at once."""
-    return NextDocument(next=queue.upsert_scheduler(unescaped(scheduler), **dict(given)))
+    return documents.NextDocument(next=queue.upsert_scheduler(unescaped(scheduler), **dict(given)))
 
 
 @router.post(f"{_SCHEDULE}/run", status_code=201)
-def run_scheduler(queue: ExistingQueue, scheduler: SchedulerId) -> AddedDocument:
+def run_scheduler(queue: ExistingQueue, scheduler: SchedulerId) -> documents.AddedDocument:
     """Adds a job like the next one of a job scheduler, which runs at once; the next one still runs at its time."""
-    return AddedDocument(ids=[queue.run_scheduler(unescaped(scheduler))], added=1, duplicates=0, deduplicated=0)
+    return documents.AddedDocument(
+        ids=[queue.run_scheduler(unescaped(scheduler))], added=1, duplicates=0, deduplicated=0
+    )
 
 
 @router.delete(_SCHEDULE, status_code=204)
@@ -155,7 +148,7 @@ _GROUP: Final = "/queues/{queue}/groups/{group}"
 GroupName = Annotated[str, Path(description="name of the group", min_length=1, max_length=10_000)]
 
 
-@groups_router.get("/queues/{queue}/groups", response_model=GroupList)
+@groups_router.get("/queues/{queue}/groups", response_model=documents.GroupList)
 def list_groups(
     queue: ExistingQueue,
     limit: Annotated[int, Query(ge=1, le=1_000, description="maximum number of groups")] = 100,
@@ -167,7 +160,7 @@ def list_groups(
 
 
 @groups_router.put(f"{_GROUP}/limits", status_code=204)
-def set_group_limit(queue: ExistingQueue, group: GroupName, given: LimitsPut) -> None:
+def set_group_limit(queue: ExistingQueue, group: GroupName, given: documents.LimitsPut) -> None:
     """Sets limits of a group of jobs, for workers of Spark."""
     queue.set_group_limit(unescaped(group), **dict(given))
 

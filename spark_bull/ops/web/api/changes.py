@@ -13,17 +13,8 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.portions import JobFilter
 from spark_bull.core.queue.manage.bulk import matching_ids
 from spark_bull.core.queue.manage.manage import change_job
-from spark_bull.ops.web import links
+from spark_bull.ops.web import documents, links
 from spark_bull.ops.web.bulk_changes import AllChanges, BulkChanges
-from spark_bull.ops.web.documents import (
-    ChangesDocument,
-    DoneDocument,
-    JobPatch,
-    MoveDocument,
-    ReasonDocument,
-    RetryDocument,
-    StartedDocument,
-)
 from spark_bull.ops.web.problems import Problem
 from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, ExpectedJob, Queues
 
@@ -44,7 +35,7 @@ def remove_job(
 
 
 @router.patch("/queues/{queue}/jobs/{id}", status_code=204)
-def change(queue: ExistingQueue, job: ExpectedJob, patch: JobPatch) -> None:
+def change(queue: ExistingQueue, job: ExpectedJob, patch: documents.JobPatch) -> None:
     """Delays a job that waits or is delayed, and changes its priority and payload, in this order."""
     data = None
     if "data" in patch.model_fields_set:
@@ -63,9 +54,9 @@ def change(queue: ExistingQueue, job: ExpectedJob, patch: JobPatch) -> None:
 
 
 @router.post("/queues/{queue}/jobs/{id}/retry", status_code=204)
-def retry_job(queue: ExistingQueue, job: ExpectedJob, how: RetryDocument | None = None) -> None:
+def retry_job(queue: ExistingQueue, job: ExpectedJob, how: documents.RetryDocument | None = None) -> None:
     """Moves a failed (BullMQ: or completed) job back to the waiting ones; 409 if it is in another state."""
-    how = how or RetryDocument()
+    how = how or documents.RetryDocument()
     queue.retry(job.id, how.state, reset_attempts=how.reset_attempts)
 
 
@@ -76,15 +67,15 @@ def promote_job(queue: ExistingQueue, job: ExpectedJob) -> None:
 
 
 @router.post("/queues/{queue}/jobs/{id}/cancel", status_code=202)
-def cancel_job(queue: ExistingQueue, job: ExpectedJob, why: ReasonDocument | None = None) -> None:
+def cancel_job(queue: ExistingQueue, job: ExpectedJob, why: documents.ReasonDocument | None = None) -> None:
     """Asks the Spark worker that processes a job to end it: it fails within some seconds."""
     queue.cancel(job.id, why.reason if why else None)
 
 
 @router.post("/queues/{queue}/cancel", status_code=202)
-def cancel_all(queue: ExistingQueue, why: ReasonDocument | None = None) -> DoneDocument:
+def cancel_all(queue: ExistingQueue, why: documents.ReasonDocument | None = None) -> documents.DoneDocument:
     """Asks the Spark workers of the queue to end all jobs that they process now: they fail within some seconds."""
-    return DoneDocument(jobs=queue.cancel_all(why.reason if why else None))
+    return documents.DoneDocument(jobs=queue.cancel_all(why.reason if why else None))
 
 
 @router.delete("/queues/{queue}/jobs/{id}/logs", status_code=204)
@@ -98,21 +89,21 @@ def clear_logs(
 
 
 @router.post("/queues/{queue}/jobs/{id}/fail", status_code=204)
-def fail_job(queue: ExistingQueue, job: ExpectedJob, why: ReasonDocument | None = None) -> None:
+def fail_job(queue: ExistingQueue, job: ExpectedJob, why: documents.ReasonDocument | None = None) -> None:
     """Fails a job that waits or is delayed, without a further attempt."""
     queue.fail(job.id, (why and why.reason) or "failed by an operator")
 
 
 @router.post("/queues/{queue}/jobs/{id}/move", status_code=204)
-def move_job(queue: ExistingQueue, queues: AllQueues, job: ExpectedJob, where: MoveDocument) -> None:
+def move_job(queue: ExistingQueue, queues: AllQueues, job: ExpectedJob, where: documents.MoveDocument) -> None:
     """Moves a job to another queue of this server, where it is a new one with the same name, payload and options."""
     queue.move(job.id, queues.existing(where.to).name)
 
 
 @router.post("/queues/{queue}/changes", status_code=202)
 def change_all(
-    queue: ExistingQueue, queues: AllQueues, changes: AllChanges, wanted: ChangesDocument, response: Response
-) -> StartedDocument:
+    queue: ExistingQueue, queues: AllQueues, changes: AllChanges, wanted: documents.ChangesDocument, response: Response
+) -> documents.StartedDocument:
     """Begins to change all jobs of a state that meet the conditions, in one recorded write.
 
     The write looks for the jobs first, then changes them in portions. With a token for some queues, it keeps jobs with
@@ -120,10 +111,10 @@ def change_all(
     """
     write_id = start_change(queue, queues, changes, wanted)
     response.headers["Location"] = f"{links.api()}/queues/{links.segment(queue.name)}/writes/{write_id}"
-    return StartedDocument(id=write_id)
+    return documents.StartedDocument(id=write_id)
 
 
-def start_change(queue: BullQueue, queues: Queues, changes: BulkChanges, wanted: ChangesDocument) -> str:
+def start_change(queue: BullQueue, queues: Queues, changes: BulkChanges, wanted: documents.ChangesDocument) -> str:
     """Begins a change of many jobs; returns the id of its write. Raises Problem, and the errors of BulkChange."""
     action, dialect = wanted.action, queue.handle.dialect
     state = wanted.state or ("delayed" if action == "promote" else "failed")

@@ -15,18 +15,8 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import DEFAULT_DEPTH
 from spark_bull.core.queue.jobs.children import dependencies_of, named
 from spark_bull.core.queue.jobs.portions import JobFilter, Portion, read_portion
+from spark_bull.ops.web import documents
 from spark_bull.ops.web.cursors import Position, cursor_of, position_of
-from spark_bull.ops.web.documents import (
-    AddedDocument,
-    FamilyDocument,
-    FlowDocument,
-    JobDocument,
-    JobPage,
-    LogDocument,
-    NewJobDocument,
-    QueuedJobDocument,
-    State,
-)
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import MANY, ONE
 from spark_bull.ops.web.queue_access import AllQueues, ExistingJob, ExistingQueue, QueueName, Queues, etag_of
@@ -42,8 +32,8 @@ _QUEUES_PER_PAGE: Final = 20
 Limit = Annotated[int, Query(ge=1, le=200, description="maximum number of jobs")]
 Create = Annotated[bool, Query(description="whether to create a queue that does not exist")]
 New = Annotated[
-    Annotated[NewJobDocument, Tag(ONE)]
-    | Annotated[list[NewJobDocument], Tag(MANY), Field(min_length=1, max_length=MAX_NEW)],
+    Annotated[documents.NewJobDocument, Tag(ONE)]
+    | Annotated[list[documents.NewJobDocument], Tag(MANY), Field(min_length=1, max_length=MAX_NEW)],
     Discriminator(lambda body: MANY if isinstance(body, list) else ONE),
 ]
 
@@ -74,7 +64,7 @@ class Wanted(NamedTuple):
 
 def wanted(
     request: Request,
-    state: Annotated[list[State] | None, Query(description="only these states; default: all")] = None,
+    state: Annotated[list[documents.State] | None, Query(description="only these states; default: all")] = None,
     name: Annotated[str | None, Query(max_length=10_000, description="only jobs of this name")] = None,
     text: Annotated[
         str | None,
@@ -118,7 +108,7 @@ def wanted(
 Page = Annotated[Wanted, Depends(wanted)]
 
 
-@router.get("/queues/{queue}/jobs", response_model=JobPage)
+@router.get("/queues/{queue}/jobs", response_model=documents.JobPage)
 def list_jobs(queue: ExistingQueue, page: Page) -> Json:
     """Reads jobs of a queue, state by state, in portions that keep Redis free.
 
@@ -129,7 +119,7 @@ def list_jobs(queue: ExistingQueue, page: Page) -> Json:
     return page.page(portion.jobs, _following(queue, portion))
 
 
-@router.get("/queues/{queue}/search", response_model=JobPage)
+@router.get("/queues/{queue}/search", response_model=documents.JobPage)
 def search_jobs(queue: ExistingQueue, page: Page) -> Json:
     """Searches jobs as `…/jobs` does; the first page begins with the job whose id is `text`, if there is one."""
     position, text = page.position(), page.filter.text
@@ -147,7 +137,7 @@ def _following(queue: BullQueue, portion: Portion) -> Position | None:
     return Position(queue.name, portion.next) if portion.next else None
 
 
-@router.get("/jobs", response_model=JobPage)
+@router.get("/jobs", response_model=documents.JobPage)
 def list_all_jobs(queues: AllQueues, page: Page) -> Json:
     """Reads jobs of all queues, queue by queue, as `/api/queues/{queue}/jobs` does."""
     return page.page(*jobs_of_queues(queues, queues.names(), page))
@@ -172,13 +162,13 @@ def jobs_of_queues(queues: Queues, names: Sequence[str], page: Wanted) -> tuple[
     return found, None
 
 
-@router.get("/queues/{queue}/jobs/{id}", response_model=JobDocument)
+@router.get("/queues/{queue}/jobs/{id}", response_model=documents.JobDocument)
 def read_job(job: ExistingJob) -> Json:
     """Reads one job. Send the header ETag as If-Match with a change, which is refused if the job has changed."""
     return Json(document(job), headers={"ETag": etag_of(job)})
 
 
-@router.get("/queues/{queue}/jobs/{id}/logs", response_model=LogDocument)
+@router.get("/queues/{queue}/jobs/{id}/logs", response_model=documents.LogDocument)
 def read_log(
     queue: ExistingQueue,
     job: ExistingJob,
@@ -191,7 +181,7 @@ def read_log(
     return Json({"start": start, "rows": rows, "total": total})
 
 
-@router.get("/queues/{queue}/jobs/{id}/family", response_model=FamilyDocument)
+@router.get("/queues/{queue}/jobs/{id}/family", response_model=documents.FamilyDocument)
 def read_family(
     queue: ExistingQueue,
     job: ExistingJob,
@@ -211,7 +201,7 @@ def read_family(
     return Json({"parent": _parent(queue.handle.keys, job), "counts": counts, "children": found})
 
 
-@router.get("/queues/{queue}/jobs/{id}/flow", response_model=FlowDocument)
+@router.get("/queues/{queue}/jobs/{id}/flow", response_model=documents.FlowDocument)
 def read_flow(
     queue: ExistingQueue,
     queues: AllQueues,
@@ -253,28 +243,30 @@ def add_jobs(
     queues: AllQueues,
     new: New,
     create: Create = False,
-) -> AddedDocument:
+) -> documents.AddedDocument:
     """Adds one job, or up to 1,000 in their order, after all of them were checked."""
     return _added(queues, unescaped(queue), new if isinstance(new, list) else [new], create)
 
 
 @router.post("/jobs", status_code=201)
-def add_job(queues: AllQueues, new: QueuedJobDocument, create: Create = False) -> AddedDocument:
+def add_job(queues: AllQueues, new: documents.QueuedJobDocument, create: Create = False) -> documents.AddedDocument:
     """Adds a job to the queue that it names."""
     return _added(queues, new.queue, [new], create)
 
 
-def _added(queues: Queues, name: str, new: Sequence[NewJobDocument], create: bool) -> AddedDocument:
+def _added(queues: Queues, name: str, new: Sequence[documents.NewJobDocument], create: bool) -> documents.AddedDocument:
     queue = queues.open(name) if create else queues.existing(name)
     for job in new:
         _check_parent(queues, job)
     added = queue.add_many(job.new_job() for job in new)
     if create:
         queues.forget_names()
-    return AddedDocument(ids=added.ids, added=added.added, duplicates=added.duplicates, deduplicated=added.deduplicated)
+    return documents.AddedDocument(
+        ids=added.ids, added=added.added, duplicates=added.duplicates, deduplicated=added.deduplicated
+    )
 
 
-def _check_parent(queues: Queues, job: NewJobDocument) -> None:
+def _check_parent(queues: Queues, job: documents.NewJobDocument) -> None:
     """Raises Problem 404 for a parent in a queue that the server does not show: adding the job would change it."""
     for parent in (job.parent, (job.opts or {}).get("parent")):
         name = parent.get("queue") if isinstance(parent, Mapping) else None

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
 
 from spark_bull.core.errors import SparkBullError
+from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.queue.monitor.activity import QueueFilter, activity, selecting
 from spark_bull.core.queue.monitor.find import describing
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.round_trips import RoundTrips, run
+from spark_bull.ops.web import documents
 from spark_bull.ops.web.cursors import Position, cursor_of, position_of
-from spark_bull.ops.web.documents import (
-    CleanDocument,
-    DoneDocument,
-    DrainDocument,
-    LimitsPut,
-    MetricsDocument,
-    OrphansDocument,
-    QueueDetails,
-    QueueList,
-    StatsList,
-    StatsPage,
-    TrimDocument,
-    TrimmedDocument,
-)
 from spark_bull.ops.web.problems import Problem
 from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, QueuePart
 from spark_bull.ops.web.shown import Json, document
@@ -80,7 +69,7 @@ def _query(request: Request) -> dict[str, str]:
     return {"path": request.url.path, **others}
 
 
-@router.get("/queues", response_model=QueueList)
+@router.get("/queues", response_model=documents.QueueList)
 def list_queues(
     request: Request,
     queues: AllQueues,
@@ -101,7 +90,7 @@ def list_queues(
     return Json({"queues": [one for one in _or_errors(part) if one is not None], **_page(request, part)})
 
 
-@router.get("/queues/{queue}", response_model=QueueDetails)
+@router.get("/queues/{queue}", response_model=documents.QueueDetails)
 def read_queue(queue: ExistingQueue) -> Json:
     """Reads one queue, with its limits and activity."""
     dialect = queue.handle.dialect
@@ -119,7 +108,7 @@ def read_queue(queue: ExistingQueue) -> Json:
     return Json({**summary, "features": features, "limits": limits, **busy})
 
 
-@router.get("/stats", response_model=StatsPage)
+@router.get("/stats", response_model=documents.StatsPage)
 def read_stats(
     request: Request,
     queues: AllQueues,
@@ -141,13 +130,13 @@ def read_stats(
     return Json({"stats": _or_errors(part), **_page(request, part)})
 
 
-@router.get("/queues/{queue}/stats", response_model=StatsList)
+@router.get("/queues/{queue}/stats", response_model=documents.StatsList)
 def read_queue_stats(queue: ExistingQueue, windowMs: Window = 3_600_000, sample: Sample = 10_000) -> Json:
     """Computes the statistics of a queue, and of the jobs of each name."""
     return Json({"stats": document(queue.stats(window_ms=windowMs, sample=sample))})
 
 
-@router.get("/queues/{queue}/metrics", response_model=MetricsDocument)
+@router.get("/queues/{queue}/metrics", response_model=documents.MetricsDocument)
 def read_metrics(
     queue: ExistingQueue,
     state: Literal["completed", "failed"] = "completed",
@@ -157,67 +146,58 @@ def read_metrics(
     return Json(document(queue.metrics(state, 0, minutes - 1)))
 
 
-@router.post("/queues/{queue}/pause", status_code=204)
-def pause_queue(queue: ExistingQueue) -> None:
-    """Keeps workers from claiming more jobs; active jobs continue."""
-    queue.pause()
+def _add_verb(name: str, method: str, path: str, verb: Callable[[BullQueue], None], what: str) -> None:
+    """Adds an operation that calls a method of the queue."""
+
+    def run(queue: ExistingQueue) -> None:
+        verb(queue)
+
+    path = f"/queues/{{queue}}/{path}"
+    router.add_api_route(path, run, methods=[method], status_code=204, name=name, description=what)
 
 
-@router.post("/queues/{queue}/resume", status_code=204)
-def resume_queue(queue: ExistingQueue) -> None:
-    """Lets workers claim jobs again."""
-    queue.resume()
-
-
-@router.post("/queues/{queue}/close-intake", status_code=204)
-def close_intake(queue: ExistingQueue) -> None:
-    """Lets the queue accept no more jobs of spark_bull."""
-    queue.close_intake()
-
-
-@router.post("/queues/{queue}/open-intake", status_code=204)
-def open_intake(queue: ExistingQueue) -> None:
-    """Lets the queue accept jobs again."""
-    queue.open_intake()
+_add_verb(
+    "pause_queue", "POST", "pause", BullQueue.pause, "Keeps workers from claiming more jobs; active jobs continue."
+)
+_add_verb("resume_queue", "POST", "resume", BullQueue.resume, "Lets workers claim jobs again.")
+_add_verb(
+    "close_intake", "POST", "close-intake", BullQueue.close_intake, "Lets the queue accept no more jobs of spark_bull."
+)
+_add_verb("open_intake", "POST", "open-intake", BullQueue.open_intake, "Lets the queue accept jobs again.")
+_add_verb("remove_limits", "DELETE", "limits", BullQueue.remove_limits, "Removes the limits of the queue (BullMQ).")
 
 
 @router.post("/queues/{queue}/clean")
-def clean_queue(queue: ExistingQueue, wanted: CleanDocument) -> DoneDocument:
+def clean_queue(queue: ExistingQueue, wanted: documents.CleanDocument) -> documents.DoneDocument:
     """Removes old jobs of a state, at most `limit`."""
     removed = queue.clean(wanted.grace_ms, wanted.limit, wanted.state)
-    return DoneDocument(jobs=len(removed), more=len(removed) == wanted.limit)
+    return documents.DoneDocument(jobs=len(removed), more=len(removed) == wanted.limit)
 
 
 @router.post("/queues/{queue}/drain")
-def drain_queue(queue: ExistingQueue, wanted: DrainDocument | None = None) -> DoneDocument:
+def drain_queue(queue: ExistingQueue, wanted: documents.DrainDocument | None = None) -> documents.DoneDocument:
     """Removes all jobs that wait for a worker."""
-    return DoneDocument(jobs=queue.drain(delayed=wanted is not None and wanted.delayed))
+    return documents.DoneDocument(jobs=queue.drain(delayed=wanted is not None and wanted.delayed))
 
 
 @router.post("/queues/{queue}/trim-events")
-def trim_events(queue: ExistingQueue, wanted: TrimDocument) -> TrimmedDocument:
+def trim_events(queue: ExistingQueue, wanted: documents.TrimDocument) -> documents.TrimmedDocument:
     """Removes the oldest events of the queue (BullMQ)."""
-    return TrimmedDocument(events=queue.trim_events(wanted.max_events))
+    return documents.TrimmedDocument(events=queue.trim_events(wanted.max_events))
 
 
 @router.post("/queues/{queue}/remove-orphans")
-def remove_orphans(queue: ExistingQueue, wanted: OrphansDocument | None = None) -> DoneDocument:
+def remove_orphans(queue: ExistingQueue, wanted: documents.OrphansDocument | None = None) -> documents.DoneDocument:
     """Removes jobs that are in no state, so that no worker gets them, at most `limit`. Scans all keys of the Redis."""
-    limit = (wanted or OrphansDocument()).limit
+    limit = (wanted or documents.OrphansDocument()).limit
     removed = queue.remove_orphans(limit)
-    return DoneDocument(jobs=removed, more=removed == limit)
+    return documents.DoneDocument(jobs=removed, more=removed == limit)
 
 
 @router.put("/queues/{queue}/limits", status_code=204)
-def set_limits(queue: ExistingQueue, given: LimitsPut) -> None:
+def set_limits(queue: ExistingQueue, given: documents.LimitsPut) -> None:
     """Sets limits of the queue over all its workers (BullMQ)."""
     queue.set_limits(**dict(given))
-
-
-@router.delete("/queues/{queue}/limits", status_code=204)
-def remove_limits(queue: ExistingQueue) -> None:
-    """Removes the limits of the queue (BullMQ)."""
-    queue.remove_limits()
 
 
 @router.delete("/queues/{queue}", status_code=204)

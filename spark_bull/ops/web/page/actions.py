@@ -22,7 +22,6 @@ from spark_bull.ops.web.api.changes import change, start_change
 from spark_bull.ops.web.bulk_changes import AllChanges, BulkChanges
 from spark_bull.ops.web.documents import ChangesDocument, JobPatch
 from spark_bull.ops.web.middleware import unescaped
-from spark_bull.ops.web.page.job import existing_job
 from spark_bull.ops.web.page.questions import (
     CHANGES_OF_ALL,
     JOB_QUESTIONS,
@@ -33,6 +32,7 @@ from spark_bull.ops.web.page.questions import (
     ask,
     ask_job,
     ask_queue,
+    chosen,
     filter_of,
     integer_of,
     json_of,
@@ -40,7 +40,7 @@ from spark_bull.ops.web.page.questions import (
 )
 from spark_bull.ops.web.page.rendering import Notice, go_to, laid_out
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, Queues, etag_of
+from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, Queues, etag_of, existing_job
 
 router: Final = APIRouter(include_in_schema=False)
 
@@ -50,7 +50,7 @@ def change_job(
     request: Request, queue: ExistingQueue, queues: AllQueues, job_id: str, action: str, fields: Submitted
 ) -> Response:
     """Changes one job."""
-    change = _of(action, _JOB_ACTIONS)
+    change = chosen(action, _JOB_ACTIONS)
     named = unescaped(job_id)
     if action == "remove":
         queues.check_removable(queue, named)
@@ -66,18 +66,12 @@ def change_queue(
     """Changes the queue, or many of its jobs."""
     if action in CHANGES_OF_ALL:
         return _begin_change(request, queue, queues, changes, action, fields)
-    change = _of(action, _QUEUE_ACTIONS)
+    change = chosen(action, _QUEUE_ACTIONS)
     again = partial(ask_queue, request, queue, action, fields) if action in QUEUE_QUESTIONS else None
     answer = _done(request, fields.get("back") or links.queue(queue.name), lambda: change(queue, fields), again)
     if action == "obliterate":
         queues.forget_names()
     return answer
-
-
-def _of(action: str, actions: Mapping[str, Callable[..., str]]) -> Callable[..., str]:
-    if action not in actions:
-        raise Problem(404, f"expected one of the actions {', '.join(actions)}, got: {action[:200]}")
-    return actions[action]
 
 
 def _begin_change(
@@ -123,14 +117,15 @@ def _retry(queue: BullQueue, job_id: str, fields: Fields) -> str:
     return f"Job {job_id} waits for a worker again."
 
 
-def _promote(queue: BullQueue, job_id: str, fields: Fields) -> str:
-    queue.promote(job_id)
-    return f"Job {job_id} waits for a worker now."
+def _changed(change: Callable[..., object], text: str) -> Callable[..., str]:
+    """An action with the queue, and with the id of a job if there is one, and what it has done."""
 
+    def act(queue: BullQueue, *of_job: Any) -> str:
+        *ids, _ = of_job
+        change(queue, *ids)
+        return text.format(*ids, queue=queue.name)
 
-def _remove(queue: BullQueue, job_id: str, fields: Fields) -> str:
-    queue.remove(job_id)
-    return f"Job {job_id} was removed."
+    return act
 
 
 def _change(queue: BullQueue, job_id: str, fields: Fields) -> str:
@@ -180,16 +175,6 @@ def _obliterate(queue: BullQueue, fields: Fields) -> str:
     return f"Queue {queue.name} was deleted."
 
 
-def _pause(queue: BullQueue, fields: Fields) -> str:
-    queue.pause()
-    return f"Queue {queue.name} is paused: workers claim no more jobs."
-
-
-def _resume(queue: BullQueue, fields: Fields) -> str:
-    queue.resume()
-    return f"Queue {queue.name} is resumed: workers claim jobs again."
-
-
 def _clean(queue: BullQueue, fields: Fields) -> str:
     state = fields.get("state", "completed")
     removed = len(queue.clean(integer_of(fields, "grace") or 0, integer_of(fields, "limit") or 0, state))
@@ -206,21 +191,21 @@ def _run_scheduler(queue: BullQueue, fields: Fields) -> str:
     return f"Job {queue.run_scheduler(fields.get('scheduler', ''))} was added, and runs as soon as a worker is free."
 
 
-def _number_of_jobs(count: int) -> str:
-    return f"{count:,} {'job' if count == 1 else 'jobs'}"
+def _number_of_jobs(count: int, which: str = "") -> str:
+    return f"{count:,} {which}{'job' if count == 1 else 'jobs'}"
 
 
 _JOB_ACTIONS: Final[Mapping[str, Callable[[BullQueue, str, Fields], str]]] = {
     "retry": _retry,
-    "promote": _promote,
-    "remove": _remove,
+    "promote": _changed(BullQueue.promote, "Job {} waits for a worker now."),
+    "remove": _changed(BullQueue.remove, "Job {} was removed."),
     "change": _change,
 }
 _QUEUE_ACTIONS: Final[Mapping[str, Callable[[BullQueue, Fields], str]]] = {
     "add": _add,
     "limits": _limits,
-    "pause": _pause,
-    "resume": _resume,
+    "pause": _changed(BullQueue.pause, "Queue {queue} is paused: workers claim no more jobs."),
+    "resume": _changed(BullQueue.resume, "Queue {queue} is resumed: workers claim jobs again."),
     "abort": _abort,
     "clean": _clean,
     "drain": _drain,
@@ -239,16 +224,13 @@ _PARTS: Final = 5
 @router.post("/jobs/actions/{action}")
 def change_selected(request: Request, queues: AllQueues, action: str, fields: Submitted) -> Response:
     """Changes the selected jobs; asks first before they are removed."""
-    if action not in _ACTIONS:
-        raise Problem(404, f"expected one of the actions {', '.join(_ACTIONS)}, got: {action[:200]}")
-    selected = _selected(fields)
-    number = sum(map(len, selected.values()))
-    back = fields.get("back", "")
+    done, selected = chosen(action, _ACTIONS), _selected(fields)
+    number, back = sum(map(len, selected.values())), fields.get("back", "")
     if not selected:
         return go_to(request, back, Notice("Nothing was changed: no job is selected.", is_error=True))
     if action == "remove" and "confirmed" not in fields:
         text = "Their data, results and logs are deleted, and their children. This can't be undone."
-        title = f"Remove {number:,} selected {'job' if number == 1 else 'jobs'}?"
+        title = f"Remove {_number_of_jobs(number, 'selected ')}?"
         hidden = {name: value for name, value in fields.items() if name not in ("csrf", "back")}
         return ask(request, Question(title, text, "Remove", (), hidden, True), links.selection(action), fields)
     state = fields.get("state", "failed")
@@ -262,7 +244,7 @@ def change_selected(request: Request, queues: AllQueues, action: str, fields: Su
     skipped = ", ".join(
         f"{count} {outcome.replace('_', ' ')}" for outcome, count in outcomes.items() if outcome != "done"
     )
-    text = f"{_ACTIONS[action]} {outcomes['done']:,} of {number:,} jobs{f': {skipped}' if skipped else ''}."
+    text = f"{done} {outcomes['done']:,} of {number:,} jobs{f': {skipped}' if skipped else ''}."
     return go_to(request, back, Notice(text, is_error=not outcomes["done"]))
 
 

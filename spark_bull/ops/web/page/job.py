@@ -11,7 +11,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from spark_bull.core.clock import duration, epoch_ms
-from spark_bull.core.errors import JobMissing
 from spark_bull.core.model.job_json import parsed_opts
 from spark_bull.core.model.read_jobs import FlowNode, Job
 from spark_bull.core.queue.bull_queue import BullQueue
@@ -22,7 +21,7 @@ from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.page.queues import head_of
 from spark_bull.ops.web.page.rendering import cut, encoded, laid_out, render, traces
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, Queues
+from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, Queues, existing_job
 
 #: Sizes, pixels: of the box of a job, and of the space between two.
 WIDTH: Final = 190
@@ -213,18 +212,6 @@ _FIELDS: Final[Mapping[str, Callable[[BullQueue, Job], str]]] = {
     "stacktrace": lambda _, job: traces(job.stacktrace),
     "logs": lambda queue, job: "\n".join(queue.logs(job.id)),
 }
-
-
-def existing_job(queue: BullQueue, job_id: str) -> Job:
-    """A job of a queue. Raises JobMissing."""
-    job = queue.job(job_id)
-    if job is None:
-        raise JobMissing(
-            f"job {job_id} of queue {queue.name} does not exist: it was removed, or was never there",
-            queue=queue.name,
-            job_id=job_id,
-        )
-    return job
 
 
 def _facts(job: Job) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from spark_bull.ops.web import links
-from spark_bull.ops.web.access import access_of, check_origin, delete_cookie, set_cookie
+from spark_bull.ops.web.access import COOKIE, SESSION_S, access_of, check_origin, delete_cookie, set_cookie
 from spark_bull.ops.web.page.rendering import render
 from spark_bull.ops.web.problems import Problem
 
@@ -56,7 +56,7 @@ async def log_in(request: Request) -> Response:
     if token is None:
         return RedirectResponse(f"{links.sign_in()}?wrong=1", 303)
     response = RedirectResponse(links.overview(), 303)
-    set_cookie(request, response, access.open_session(token))
+    set_cookie(request, response, COOKIE, access.open_session(token), SESSION_S)
     return response
 
 
@@ -65,5 +65,5 @@ def log_out(request: Request) -> Response:
     """The form that ends a session."""
     check_origin(request)
     response = RedirectResponse(links.sign_in(), 303)
-    delete_cookie(response)
+    delete_cookie(response, COOKIE)
     return response

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from spark_bull.core.clock import monotonic_s
-from spark_bull.core.model.job_json import parsed_opts
+from spark_bull.core.model.job_json import parsed_opts, strict_json
 from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.portions import JobFilter
@@ -20,16 +19,16 @@ from spark_bull.core.queue.manage.bulk import matching_ids
 from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized, access_of
 from spark_bull.ops.web.middleware import unescaped
-from spark_bull.ops.web.page.job import existing_job
 from spark_bull.ops.web.page.jobs import time_of_input
 from spark_bull.ops.web.page.rendering import laid_out, render
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.queue_access import READING_S, ExistingQueue, etag_of
+from spark_bull.ops.web.queue_access import READING_S, ExistingQueue, etag_of, existing_job
 
 #: Numbers with more digits are not exact in Lua.
 _MAX_DIGITS: Final = 15
 
 Fields = Mapping[str, str]
+T = TypeVar("T")
 
 
 class Field(NamedTuple):
@@ -76,15 +75,11 @@ def integer_of(fields: Fields, name: str) -> int | None:
 def json_of(fields: Fields, name: str) -> Any:
     """What a field with JSON holds. Raises Problem 400."""
     try:
-        return json.loads(fields.get(name, ""), parse_constant=_refuse)
+        return strict_json(fields.get(name, ""))
     except (ValueError, RecursionError) as error:
         raise Problem(
             400, f"expected `{name}` to be JSON, such as a text in double quotes: {error}", field=name
         ) from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
 
 
 #: The actions that change all jobs that a search finds, and the change.
@@ -132,13 +127,13 @@ def ask_about_queue(request: Request, caller: Authorized, queue: ExistingQueue, 
 
 def ask_job(request: Request, queue: BullQueue, job_id: str, action: str, given: Fields, error: str = "") -> Response:
     """Asks about a job; again with what was given, if that is wrong. Raises Problem 404 and JobMissing."""
-    question = _of(action, JOB_QUESTIONS)(queue, job_id)
+    question = chosen(action, JOB_QUESTIONS)(queue, job_id)
     return ask(request, question, links.job_action(queue.name, job_id, action), given, error)
 
 
 def ask_queue(request: Request, queue: BullQueue, action: str, given: Fields, error: str = "") -> Response:
     """Asks about a queue; again with what was given, if that is wrong. Raises Problem 404."""
-    question = _of(action, QUEUE_QUESTIONS)(queue, given)
+    question = chosen(action, QUEUE_QUESTIONS)(queue, given)
     return ask(request, question, links.queue_action(queue.name, action), given, error)
 
 
@@ -157,10 +152,11 @@ def ask(request: Request, question: Question, action: str, given: Fields, error:
     )
 
 
-def _of(action: str, questions: Mapping[str, Callable[..., Question]]) -> Callable[..., Question]:
-    if action not in questions:
-        raise Problem(404, f"expected one of the actions {', '.join(questions)}, got: {action[:200]}")
-    return questions[action]
+def chosen(action: str, actions: Mapping[str, T]) -> T:
+    """What a table has for an action. Raises Problem 404 for an unknown one."""
+    if action not in actions:
+        raise Problem(404, f"expected one of the actions {', '.join(actions)}, got: {action[:200]}")
+    return actions[action]
 
 
 def _remove(queue: BullQueue, job_id: str) -> Question:

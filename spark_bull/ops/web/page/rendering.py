@@ -19,7 +19,7 @@ from spark_bull.core.model.job_json import json_or_text
 from spark_bull.core.queue.jobs.portions import time_of
 from spark_bull.core.version import VERSION
 from spark_bull.ops.web import links
-from spark_bull.ops.web.access import access_of
+from spark_bull.ops.web.access import access_of, delete_cookie, set_cookie
 from spark_bull.ops.web.settings import Role
 
 #: Maximum characters of a text on the page of a job, and in a list of jobs.
@@ -105,7 +105,7 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
     }
     response = HTMLResponse(encoded(_ENVIRONMENT.get_template(template).render(common | context)), status)
     if notice is not None:
-        response.delete_cookie(_NOTICE, path=links.ROOT.get() or "/", httponly=True, samesite="strict")
+        delete_cookie(response, _NOTICE)
     return response
 
 
@@ -117,16 +117,8 @@ def encoded(text: str) -> bytes:
 def go_to(request: Request, url: str, notice: Notice) -> Response:
     """Leads to a page of this server, which shows the notice."""
     response = RedirectResponse(url if links.is_own(url) else links.overview(), 303)
-    text = notice.text[:_MAX_NOTICE]
-    response.set_cookie(
-        _NOTICE,
-        f"{int(notice.is_error)}{quote(text, safe='')}",
-        max_age=_NOTICE_S,
-        path=links.ROOT.get() or "/",
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
-    )
+    value = f"{int(notice.is_error)}{quote(notice.text[:_MAX_NOTICE], safe='')}"
+    set_cookie(request, response, _NOTICE, value, _NOTICE_S)
     return response
 
 
