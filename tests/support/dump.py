@@ -15,8 +15,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from difflib import SequenceMatcher
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from redis import Redis
@@ -27,7 +26,6 @@ PRIVATE = "spark:"
 DELAYED_SCALE = 0x1000
 JSON_FIELDS = {"opts", "returnvalue", "stacktrace", "parent"}
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-SHOWN = 160
 
 
 @dataclass(frozen=True)
@@ -242,66 +240,29 @@ def _without_time(value: Any, moments: Moments) -> Any:
             return moments.name(value)
 
 
-def difference(left: Any, right: Any) -> list[str]:
+def difference(left: Any, right: Any, place: str = "") -> list[str]:
     """One sentence for each place where the two differ.
 
     A place is a path, such as `17.opts.attempts`, `wait[3]` or `events[9].event`.
     """
-    return [*_differences("", _plain(left), _plain(right))]
+    if isinstance(left, Key) and isinstance(right, Key) and replace(left, value=right.value) == right:
+        return difference(left.value, right.value, place)
+    for kind, inner in ((dict, "{}.{}"), (list, "{}[{}]")):
+        if isinstance(left, kind) and isinstance(right, kind):
+            one, other = (side if kind is dict else dict(enumerate(side)) for side in (left, right))
+            return [
+                sentence
+                for name in one | other
+                for sentence in difference(
+                    one.get(name, _ABSENT), other.get(name, _ABSENT), inner.format(place, name).lstrip(".")
+                )
+            ]
+    if left == right and isinstance(left, bool) == isinstance(right, bool):
+        return []
+    has = {side: f"{value!r:.160}" for side, value in (("left", left), ("right", right)) if value is not _ABSENT}
+    if len(has) == 1:
+        return [f"{place}: only {side} has {value}" for side, value in has.items()]
+    return [f"{place}: {has['left']} left, {has['right']} right"]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Key):
-        return {f"({value.type}{', expires' if value.expires else ''})": value.value}
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return value
-
-
-def _differences(place: str, left: Any, right: Any) -> Iterator[str]:
-    if isinstance(left, dict) and isinstance(right, dict):
-        for name in [*left, *(name for name in right if name not in left)]:
-            inner = place if name.startswith("(") else f"{place}.{name}".lstrip(".")
-            if name not in right:
-                yield f"{inner}: only left has {_shown(name, left[name])}"
-            elif name not in left:
-                yield f"{inner}: only right has {_shown(name, right[name])}"
-            else:
-                yield from _differences(inner, left[name], right[name])
-    elif isinstance(left, list) and isinstance(right, list):
-        yield from _list_differences(place, left, right)
-    elif left != right or isinstance(left, bool) != isinstance(right, bool):
-        yield f"{place}: {_shown('', left)} left, {_shown('', right)} right{_remark(left, right)}"
-
-
-def _list_differences(place: str, left: list[Any], right: list[Any]) -> Iterator[str]:
-    if len(left) == len(right):
-        for index, (one, other) in enumerate(zip(left, right, strict=True)):
-            yield from _differences(f"{place}[{index}]", one, other)
-        return
-    yield f"{place}: {len(left)} items left, {len(right)} right"
-    # Aligned, so that one additional item is not reported as a change of all later items.
-    texts = ([json.dumps(item, sort_keys=True) for item in side] for side in (left, right))
-    matcher = SequenceMatcher(None, *texts, autojunk=False)
-    for kind, start, end, other_start, other_end in matcher.get_opcodes():
-        if kind == "replace" and end - start == other_end - other_start:
-            for index, other_index in zip(range(start, end), range(other_start, other_end), strict=True):
-                yield from _differences(f"{place}[{index}]", left[index], right[other_index])
-        elif kind != "equal":
-            for index in range(start, end):
-                yield f"{place}[{index}]: only left has {_shown('', left[index])}"
-            for index in range(other_start, other_end):
-                yield f"{place}[{index}]: only right has {_shown('', right[index])}"
-
-
-def _shown(name: str, value: Any) -> str:
-    text = f"{name} {value!r}" if name.startswith("(") else repr(value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… ({len(text)} characters)"
-
-
-def _remark(left: Any, right: Any) -> str:
-    try:
-        same = json.loads(left) == json.loads(right)
-    except (TypeError, ValueError):
-        return ""
-    return " (the same JSON, other bytes)" if same else ""
+_ABSENT = object()

@@ -7,6 +7,7 @@ hour from now, so that no job becomes due during a test, and within 20 days, as 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -54,29 +55,19 @@ def random_jobs(
     return jobs
 
 
-def job_lists(dialect: str, *, max_size: int = 12, custom_ids: bool = True) -> st.SearchStrategy[list[Job]]:
+def job_lists(dialect: str, *, custom_ids: bool) -> st.SearchStrategy[list[Job]]:
     """A Hypothesis strategy for such lists, but shorter."""
     return st.builds(
         lambda random, count: random_jobs(random, dialect, count, custom_ids=custom_ids, big=False),
         st.randoms(use_true_random=False),
-        st.integers(1, max_size),
+        st.integers(1, 12),
     )
 
 
 def new_job_arguments(job: Job) -> dict[str, Any]:
     """The same job as arguments of `spark_bull.core.model.jobs.NewJob`."""
-    named = {
-        "jobId": "job_id",
-        "delay": "delay",
-        "priority": "priority",
-        "attempts": "attempts",
-        "backoff": "backoff",
-        "lifo": "lifo",
-        "removeOnComplete": "remove_on_complete",
-        "removeOnFail": "remove_on_fail",
-        "timestamp": "timestamp",
-        "deduplication": "deduplication",
-    }
+    named = {"jobId": "job_id", "removeOnComplete": "remove_on_complete", "removeOnFail": "remove_on_fail"}
+    named |= {name: name for name in ("delay", "priority", "attempts", "backoff", "lifo", "timestamp", "deduplication")}
     opts = job.get("opts") or {}
     return {
         "data": job["data"],
@@ -87,33 +78,28 @@ def new_job_arguments(job: Job) -> dict[str, Any]:
 
 
 class _Maker:
+    """Makes jobs of a dialect; `ids`: the custom ids so far."""
+
     def __init__(self, random: Random, dialect: str, now: int, custom_ids: bool) -> None:
-        self.random = random
-        self.dialect = dialect
-        self.now = now
-        self.custom_ids = custom_ids
+        self.random, self.dialect, self.now, self.custom_ids = random, dialect, now, custom_ids
         self.ids: list[str] = []
-        # Some jobs share a due time: the low bits of the score keep their order.
-        self.shared_timestamp = now - 2 * HOUR
-        self.shared_delays = [5 * HOUR, 2 * DAY]
 
     def job(self) -> Job:
-        job: Job = {"data": self.payload(), "opts": self.opts()}
+        job: Job = {"data": self.payload(), "opts": {}}
+        for chance, choices in self.options():
+            if self.random.random() < chance:
+                job["opts"] |= self.random.choice(choices)
+        if "jobId" in job["opts"]:
+            self.ids.append(job["opts"]["jobId"])
         if self.dialect != "bull-1":
             job["name"] = self.random.choice(NAMES)
         return job
 
     def payload(self) -> Any:
-        return self.random.choice(
-            [
-                dict,
-                lambda: {"text": self.random.choice(TEXTS)},
-                lambda: {self.random.choice(TEXTS): self.random.choice(NUMBERS)},
-                lambda: self.value(depth=4),
-                lambda: [self.value(depth=2) for _ in range(self.random.randint(0, 3))],
-                lambda: self.random.choice([None, True, False, 0, "", "text", 42, 0.5]),
-            ]
-        )()
+        plain = self.random.choice([None, True, False, 0, "", "text", 42, 0.5])
+        few = [self.value(depth=2) for _ in range(self.random.randint(0, 3))]
+        text, number = self.random.choice(TEXTS), self.random.choice(NUMBERS)
+        return self.random.choice([{}, {"text": text}, {text: number}, self.value(depth=4), few, plain])
 
     def value(self, depth: int) -> Any:
         if depth and self.random.random() < 0.7:
@@ -127,109 +113,54 @@ class _Maker:
     def big_text(self) -> str:
         return "".join(self.random.choice('abc ñ漢\n"') for _ in range(BIG))
 
-    def opts(self) -> dict[str, Any]:
-        opts: dict[str, Any] = {}
-        for chance, option in (
-            (0.3, self.timing),
-            (0.25, self.priority),
-            (0.2, self.lifo),
-            (0.3, self.job_id),
-            (0.3, self.attempts),
-            (0.3, self.backoff),
-            (0.3, self.removal),
-            (0.3, self.others),
-        ):
-            if self.random.random() < chance:
-                opts |= option()
-        return opts
-
-    def timing(self) -> dict[str, Any]:
-        timestamp = self.now - self.random.randint(2 * HOUR, 30 * DAY)
-        late = self.now - timestamp + self.random.randint(HOUR, 15 * DAY)
-        return self.random.choice(
-            [
-                lambda: {"timestamp": timestamp},
-                lambda: {"timestamp": timestamp, "delay": 0},
-                lambda: {"timestamp": timestamp, "delay": late},
-                lambda: {"timestamp": timestamp, "delay": HOUR},  # due in the past
-                lambda: {"timestamp": self.shared_timestamp, "delay": self.random.choice(self.shared_delays)},
-                lambda: {"timestamp": self.shared_timestamp, "delay": self.shared_delays[0]},
-                # Whole minutes, so that the time between two adds does not change the order of due times.
-                lambda: {"delay": self.random.randint(60, 20_000) * 60_000},
-            ]
-        )()
-
-    def priority(self) -> dict[str, Any]:
-        if self.dialect == "bull-1":
-            return {}
-        highest = 2**21 - 1 if self.dialect == "bullmq" else 1_000_000
-        return {"priority": self.random.choice([0, 1, 1, 2, 3, 10, 10, highest])}
-
-    def lifo(self) -> dict[str, Any]:
-        return {"lifo": self.random.choice([True, True, False])}
-
-    def job_id(self) -> dict[str, Any]:
-        if not self.custom_ids:
-            return {}
-        if self.ids and self.random.random() < 0.3:
-            return {"jobId": self.random.choice(self.ids)}
-        number = self.random.randint(0, 10**9)
-        shapes = [f"job-{number}", f"naïve {number} 🚀", f"{number}x", f"x{number}" * 20]
-        # BullMQ accepts ids with exactly two colons and refuses integers; the others accept any id. Integers are far
-        # above the id counter, which must not reach them.
-        shapes += [f"a:b{number}:c"] if self.dialect == "bullmq" else [str(10**12 + number)]
-        self.ids.append(self.random.choice(shapes))
-        return {"jobId": self.ids[-1]}
-
-    def attempts(self) -> dict[str, Any]:
-        return {"attempts": self.random.choice([0, 1, 2, 3, 10])}
-
-    def backoff(self) -> dict[str, Any]:
-        choices: list[Any] = [
-            0,
-            500,
-            {"type": "fixed", "delay": 1000},
-            {"type": "exponential", "delay": 250},
-            {"type": "custom-strategy"},
-        ]
-        if self.dialect == "bull":
-            choices += [{"type": "custom-strategy", "options": {"factor": 2}}]
-        if self.dialect == "bullmq":
-            choices += [
-                {"type": "fixed", "delay": 1000, "jitter": 0.5},
-                {"type": "exponential", "delay": 250, "jitter": 1},
-                {"type": "exponential", "delay": 250, "jitter": 0},
-            ]
-        return {"backoff": self.random.choice(choices)}
-
-    def removal(self) -> dict[str, Any]:
-        choices: list[Any] = [True, False]
-        if self.dialect != "bull-1":
-            choices += [0, 1, 100, {"count": 10}, {"age": 3600}, {"age": 3600, "count": 10}]
-        if self.dialect == "bullmq":
-            choices += [{"age": 3600, "limit": 5}]
-        names = ["removeOnComplete", "removeOnFail"]
-        return {name: self.random.choice(choices) for name in self.random.sample(names, self.random.randint(1, 2))}
-
-    def others(self) -> dict[str, Any]:
-        choices: list[dict[str, Any]] = [
-            {"stackTraceLimit": 5},
-            {"stackTraceLimit": 0},
-            {"timeout": 30_000},
+    def options(self) -> Iterator[tuple[float, list[dict[str, Any]]]]:
+        """The probability of each option, and the values of which a job has one."""
+        yield 0.3, self.timing()
+        if self.custom_ids:
+            yield 0.3, [{"jobId": one} for one in (*self.new_ids(), *self.ids[-2:])]
+        yield 0.2, [{"lifo": True}, {"lifo": True}, {"lifo": False}]
+        yield 0.3, [{"attempts": attempts} for attempts in (0, 1, 2, 3, 10)]
+        kinds = ["fixed", "exponential"]
+        backoffs: list[Any] = [0, 500, *({"type": kind, "delay": 1000} for kind in kinds), {"type": "custom-strategy"}]
+        keeps: list[Any] = [True, False]
+        others: list[dict[str, Any]] = [
+            *({"stackTraceLimit": 5}, {"stackTraceLimit": 0}, {"timeout": 30_000}),
             {"tenant": "ünknown option", "nested": {"list": [1, 2.5, "x", True], "map": {"k": "v"}}},
         ]
+        if self.dialect != "bull-1":
+            highest = 2**21 - 1 if self.dialect == "bullmq" else 1_000_000
+            yield 0.25, [{"priority": priority} for priority in (0, 1, 1, 2, 3, 10, 10, highest)]
+            keeps += [0, 1, 100, {"count": 10}, {"age": 3600}, {"age": 3600, "count": 10}]
         if self.dialect == "bull":
-            choices += [{"preventParsingData": True}]
+            backoffs += [{"type": "custom-strategy", "options": {"factor": 2}}]
+            others += [{"preventParsingData": True}]
         if self.dialect == "bullmq":
-            choices += [
-                {"keepLogs": 7},
-                {"sizeLimit": 10_000_000},
-                {"failParentOnFailure": True},
-                {"continueParentOnFailure": True},
-                {"ignoreDependencyOnFailure": True},
-                {"removeDependencyOnFailure": True},
-                {"telemetry": {"metadata": "trace-1"}},
-                {"telemetry": {"metadata": "trace-2", "omitContext": True}},
-                {"telemetry": {"omitContext": True}},
-            ]
-        return dict(self.random.choice(choices))
+            backoffs += [{"type": kind, "delay": 250, "jitter": jitter} for kind in kinds for jitter in (0, 0.5, 1)]
+            keeps += [{"age": 3600, "limit": 5}]
+            others += [{"keepLogs": 7}, {"sizeLimit": 10_000_000}]
+            others += [{f"{policy}OnFailure": True} for policy in ("failParent", "continueParent")]
+            others += [{f"{policy}DependencyOnFailure": True} for policy in ("ignore", "remove")]
+            telemetries = ({"metadata": "trace-1"}, {"metadata": "trace-2", "omitContext": True}, {"omitContext": True})
+            others += [{"telemetry": telemetry} for telemetry in telemetries]
+        yield 0.3, [{"backoff": backoff} for backoff in backoffs]
+        for name in ("removeOnComplete", "removeOnFail"):
+            yield 0.2, [{name: keep} for keep in keeps]
+        yield 0.3, others
+
+    def timing(self) -> list[dict[str, Any]]:
+        timestamp = self.now - self.random.randint(2 * HOUR, 30 * DAY)
+        late = self.now - timestamp + self.random.randint(HOUR, 15 * DAY)
+        # Some jobs share a due time: the low bits of the score keep their order.
+        shared = [{"timestamp": self.now - 2 * HOUR, "delay": delay} for delay in (5 * HOUR, 5 * HOUR, 2 * DAY)]
+        due_in_the_past = {"timestamp": timestamp, "delay": HOUR}
+        # Whole minutes, so that the time between two adds does not change the order of due times.
+        delayed = {"delay": self.random.randint(60, 20_000) * 60_000}
+        late_ones = [{"timestamp": timestamp, "delay": delay} for delay in (0, late)]
+        return [{"timestamp": timestamp}, *late_ones, due_in_the_past, *shared, delayed]
+
+    def new_ids(self) -> list[str]:
+        number = self.random.randint(0, 10**9)
+        # BullMQ accepts ids with exactly two colons and refuses integers; the others accept any id. Integers are far
+        # above the id counter, which must not reach them.
+        last = f"a:b{number}:c" if self.dialect == "bullmq" else str(10**12 + number)
+        return [f"job-{number}", f"naïve {number} 🚀", f"{number}x", f"x{number}" * 20, last]

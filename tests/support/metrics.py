@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import Gauge, Histogram, HistogramDataPoint, InMemoryMetricReader, Metric
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 Exported = dict[str, Any]
 
@@ -17,42 +18,30 @@ class MetricRecorder:
 
     def exported(self) -> list[Exported]:
         data = self._reader.get_metrics_data()
-        if data is None:
-            return []
-        scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
-        return [_exported(metric) for scope in scopes for metric in scope.metrics]
+        resources = json.loads(data.to_json())["resource_metrics"] if data else []
+        scopes = [scope for resource in resources for scope in resource["scope_metrics"]]
+        return [_exported(metric) for scope in scopes for metric in scope["metrics"]]
 
     def values(self, name: str, attribute: str) -> dict[Any, Any]:
         """What the metric has of each value of an attribute; of a histogram, the count. {}: nothing was recorded."""
-        found = [one for one in self.exported() if one["name"] == name]
-        return {
-            point["attributes"].get(attribute): point["value"]["count"]
-            if isinstance(point["value"], dict)
-            else point["value"]
-            for metric in found
-            for point in metric["points"]
-        }
+        points = [point for metric in self.exported() if metric["name"] == name for point in metric["points"]]
+        found = {point["attributes"].get(attribute): point["value"] for point in points}
+        return {key: value["count"] if isinstance(value, dict) else value for key, value in found.items()}
 
 
-def _exported(metric: Metric) -> Exported:
-    kinds = {Gauge: "gauge", Histogram: "histogram"}
+def _exported(metric: dict[str, Any]) -> Exported:
     points = [
         {
-            "attributes": dict(point.attributes or {}),
-            "value": {"count": point.count, "bounds": list(point.explicit_bounds)}
-            if isinstance(point, HistogramDataPoint)
-            else point.value,  # type: ignore[union-attr]
+            "attributes": point["attributes"] or {},
+            "value": {"count": point["count"], "bounds": point["explicit_bounds"]}
+            if "explicit_bounds" in point
+            else point["value"],
         }
-        for point in metric.data.data_points
+        for point in metric["data"]["data_points"]
     ]
-    kind = kinds.get(type(metric.data), "sum")
-    return {
-        "name": metric.name,
-        "unit": metric.unit,
-        "description": metric.description,
-        "kind": kind,
-        "points": points,
-    }
+    is_histogram = any("explicit_bounds" in point for point in metric["data"]["data_points"])
+    kind = "histogram" if is_histogram else "sum" if "is_monotonic" in metric["data"] else "gauge"
+    return {name: metric[name] for name in ("name", "unit", "description")} | {"kind": kind, "points": points}
 
 
 def in_order(exported: list[Exported]) -> list[Exported]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,6 @@ from tools.release import WHEEL
 ROOT = Path(__file__).parents[2]
 #: Versions with which each extra is installed.
 CONSTRAINTS = ROOT / "constraints.txt"
-PARTS = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "spark_bull", "pyspark_bull")
 
 
 def released_wheel() -> Path | None:
@@ -25,20 +25,12 @@ def build_wheel(folder: Path) -> Path:
     if (released := released_wheel()) is not None:
         return released
     source, built = folder / "source", folder / "built"
-    source.mkdir()
-    for name in PARTS:
-        copy_tree(ROOT / name, source / name)
+    for name in ("spark_bull", "pyspark_bull"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, source / name)
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(built), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stdout + done.stderr
     [wheel] = built.glob("*.whl")
     return wheel
-
-
-def copy_tree(source: Path, target: Path) -> None:
-    if source.is_file():
-        target.write_bytes(source.read_bytes())
-    elif source.is_dir() and source.name != "__pycache__":
-        target.mkdir()
-        for child in source.iterdir():
-            copy_tree(child, target / child.name)
