@@ -30,7 +30,7 @@ from tests.support.dealing import deal
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE, fork_server
 from tests.support.network import own_ports
-from tests.support.node import GRACE_S, NODE_DIRECTORY, NodePeer, NodeProcess, Peer
+from tests.support.node import NODE_DIRECTORY, NodePeer, NodeProcess, Peer
 from tests.support.pair import Pair
 from tests.support.redis_servers import (
     KINDS,
@@ -298,7 +298,7 @@ def node_processes(node_packages: None) -> Iterator[Callable[[str, str], NodePro
 
     yield process
     for one in running.values():
-        one.end(GRACE_S)
+        one.end()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, RunningJob, W
 from spark_bull.core.model.limits import GroupLimits
 from tests.spark.conftest import Bull
 from tests.support.drivers import driver, following_query, processing_query
-from tests.support.forked_programs import ForkedProcess, work_on_groups, work_with_follow_ups
+from tests.support.forked_programs import ForkedProcess, add_follow_ups, never_end, work
 from tests.support.network import losing_proxy
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
@@ -180,11 +180,12 @@ def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         keys = queue.handle.keys
         queue.add_many(NewJob({"tenant": tenant}) for tenant in ["a", "b"] * 15)
-        with ForkedProcess(work_on_groups, redis_url, prefix, protocol):
+        limits = GroupLimits("tenant", concurrency=2)
+        slot = {"concurrency": 8, "lock_ms": 1_000, "group": limits}
+        with ForkedProcess(work, redis_url, prefix, protocol, never_end, **slot):
             wait_until(lambda: queue.counts()["active"] == 4, "two jobs of each group to run")
             wait_until(lambda: queue.counts()["delayed"] == 26, "the others to be delayed")
         assert client.zcard(keys["group_active"]) == 4
-        limits = GroupLimits("tenant", concurrency=2)
         with (
             Promoter(redis_url, ["q"], check_ms=100, prefix=prefix, protocol=protocol),
             OurWorker(queue.handle, count, concurrency=8, lock_ms=HOUR_MS, group=limits),
@@ -210,7 +211,8 @@ def test_killed_workers_lose_no_follow_ups_and_repeat_none(
     ):
         queue.add_many(NewJob({"n": n}) for n in range(count))
         for kill in range(1, kills + 1):
-            with ForkedProcess(work_with_follow_ups, redis_url, prefix, protocol, concurrency):
+            slot = {"chunk_size": 10, "concurrency": concurrency, "lock_ms": 500}
+            with ForkedProcess(work, redis_url, prefix, protocol, add_follow_ups, **slot):
                 enough = 2 * count if kill == kills else kill * count // kills
                 wait_until(lambda enough=enough: queue.counts()["completed"] >= enough, f"{enough} jobs to complete")
         own = [job.data["of"] for job in queue.page("completed") if "of" in job.data]

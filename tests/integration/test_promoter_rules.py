@@ -15,7 +15,7 @@ from spark_bull.core.clock import epoch_ms
 from spark_bull.core.queue.work import verbs
 from spark_bull.ops.cli.main import main, parser
 from spark_bull.run.services.guarding import Ageing
-from tests.support.forked_programs import ForkedProcess, promote_guarded, run_command
+from tests.support.forked_programs import ForkedProcess, promote, run_command
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 
@@ -65,7 +65,7 @@ def test_another_promoter_resumes_the_queue_of_one_that_was_killed(
     bench: WorkBench, redis_url: str, prefix: str
 ) -> None:
     guard = Guard("q", CONDITION, resume_after_s=3)
-    with ForkedProcess(promote_guarded, redis_url, prefix, guard) as promoter:
+    with ForkedProcess(promote, redis_url, prefix, guards=guard) as promoter:
         fail_jobs(bench, guard)
         wait_until(bench.queue.is_paused, "the guard to pause the queue")
         promoter.end_by(signal.SIGKILL)

@@ -13,7 +13,7 @@ from redis import Redis
 
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.services.promoter import Promoter
-from tests.support.forked_programs import ForkedProcess, promote_stalled, work_slowly
+from tests.support.forked_programs import ForkedProcess, promote, take_a_ms, work
 from tests.support.job_order import check_order, graph_sink, keep_events, orders, random_graph, rows_of
 from tests.support.node import PEERS, NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
@@ -70,7 +70,10 @@ def run_graph(client: Redis, url: str, prefix: str, node: StartNode, peer: Peer,
     with BullQueue("q", url=url, prefix=prefix) as queue:
         for part in range(1, 5):
             theirs = node(peer.alias, prefix=prefix, alone=True)
-            with ForkedProcess(promote_stalled, url, prefix), ForkedProcess(work_slowly, url, prefix):
+            with (
+                ForkedProcess(promote, url, prefix, check_ms=500, max_stalled=1_000),
+                ForkedProcess(work, url, prefix, "bullmq", take_a_ms, chunk_size=5, lock_ms=500),
+            ):
                 theirs.call("process", queue="q", concurrency=4)
                 keep_events(client, queue, 100 * jobs)
                 # Node's worker looks for stalled jobs when it starts, and nobody does for 30 s after it.

@@ -30,17 +30,16 @@ ROOT = Path(__file__).parents[2]
 #: Names the socket.
 VARIABLE = "SPARK_BULL_TEST_FORKS"
 #: Modules that Spark runs as programs, without a daemon or in the forks of one.
+_OF_SQL: tuple[str, ...] = (
+    "analyze_udtf",
+    "commit_data_source_write",
+    "create_data_source",
+    "data_source_pushdown_filters",
+)
+_OF_SQL += ("lookup_data_sources", "plan_data_source_read", "python_streaming_sink_runner", "write_into_data_source")
 PROGRAMS = (
-    "pyspark.worker",
-    "pyspark.sql.streaming.python_streaming_source_runner",
-    "pyspark.sql.worker.analyze_udtf",
-    "pyspark.sql.worker.commit_data_source_write",
-    "pyspark.sql.worker.create_data_source",
-    "pyspark.sql.worker.data_source_pushdown_filters",
-    "pyspark.sql.worker.lookup_data_sources",
-    "pyspark.sql.worker.plan_data_source_read",
-    "pyspark.sql.worker.python_streaming_sink_runner",
-    "pyspark.sql.worker.write_into_data_source",
+    *("pyspark.worker", "pyspark.sql.streaming.python_streaming_source_runner"),
+    *(f"pyspark.sql.worker.{name}" for name in _OF_SQL),
 )
 #: `pytest` since processors are often part of a test's module.
 LIBRARIES = ("numpy", "pandas", "pyarrow", "pyarrow.compute", "pyspark.sql.pandas.types", "pyspark.sql", "pytest")

@@ -18,9 +18,7 @@ from typing import Any
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull.core.errors import QueueFull
-from spark_bull.core.model.guards import Guard
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import GroupLimits
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
@@ -45,8 +43,8 @@ CONTEXT.set_forkserver_preload([__name__])
 class ForkedProcess:
     """Runs a function of a module of tests/support; it is killed at the end of the block, if it still runs."""
 
-    def __init__(self, run: Callable[..., object], *arguments: Any) -> None:
-        self._process = CONTEXT.Process(target=run, args=arguments)
+    def __init__(self, run: Callable[..., object], *arguments: Any, **named: Any) -> None:
+        self._process = CONTEXT.Process(target=run, args=arguments, kwargs=named)
         self._process.start()
 
     def end_by(self, number: int) -> int | None:
@@ -73,49 +71,31 @@ def was_killed(run: Callable[..., object], *arguments: Any) -> bool:
     return ForkedProcess(run, *arguments).wait() == -signal.SIGKILL
 
 
-def work_on_groups(url: str, prefix: str, protocol: str) -> None:
-    """Starts two jobs of each tenant, which do not end."""
-    forever, limits = threading.Event(), GroupLimits("tenant", concurrency=2)
-    with (
-        BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue,
-        OurWorker(queue.handle, lambda job: forever.wait(), concurrency=8, lock_ms=1_000, group=limits),
-    ):
-        forever.wait()
+def work(url: str, prefix: str, protocol: str, processor: Callable[[RunningJob], object], **settings: Any) -> None:
+    """Runs a slot until the process is killed. processor: a function of a module."""
+    queue = BullQueue("q", url=url, prefix=prefix, protocol=protocol)
+    OurWorker(queue.handle, processor, **settings).loop.run()
 
 
-def work_with_follow_ups(url: str, prefix: str, protocol: str, concurrency: int) -> None:
-    """Each job has a follow-up in another queue and one in its own."""
-
-    def processor(job: RunningJob) -> None:
-        if "of" not in job.data:
-            job.then(NewJob({"of": job.data["n"]}))
-            job.then(NewJob({"of": job.data["n"]}), queue="next")
-            time.sleep(0.002)
-
-    with (
-        BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue,
-        OurWorker(queue.handle, processor, chunk_size=10, concurrency=concurrency, lock_ms=500),
-    ):
-        threading.Event().wait()
+def never_end(job: RunningJob) -> None:
+    threading.Event().wait()
 
 
-def work_slowly(url: str, prefix: str) -> None:
-    """Completes each job after 1 ms."""
-    with (
-        BullQueue("q", url=url, prefix=prefix) as queue,
-        OurWorker(queue.handle, lambda job: time.sleep(0.001), chunk_size=5, lock_ms=500),
-    ):
-        threading.Event().wait()
+def add_follow_ups(job: RunningJob) -> None:
+    """Each job has a follow-up in another queue and one in its own, which have none."""
+    if "of" not in job.data:
+        job.then(NewJob({"of": job.data["n"]}))
+        job.then(NewJob({"of": job.data["n"]}), queue="next")
+        time.sleep(0.002)
 
 
-def promote_stalled(url: str, prefix: str) -> None:
-    """Promotes jobs, and rescues stalled ones, however often they have stalled."""
-    with Promoter(url, queues=["q"], prefix=prefix, check_ms=500, max_stalled=1_000):
-        threading.Event().wait()
+def take_a_ms(job: RunningJob) -> None:
+    time.sleep(0.001)
 
 
-def promote_guarded(url: str, prefix: str, guard: Guard) -> None:
-    with Promoter(url, ["q"], prefix=prefix, guards=guard) as promoter:
+def promote(url: str, prefix: str, **arguments: Any) -> None:
+    """Runs a promoter until the process is killed."""
+    with Promoter(url, ["q"], prefix=prefix, **arguments) as promoter:
         promoter.await_termination()
 
 

@@ -21,6 +21,8 @@ import pytest
 from tests.support.wait import PATIENCE_S
 
 NODE_DIRECTORY = Path(__file__).parent.parent / "node"
+#: How long a peer has to close its connections before its process is killed. Seconds.
+GRACE_S = 5
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,8 @@ class NodeProcess:
         self.call(session, "open", prefix=prefix)
         return session
 
-    def close(self, session: int, grace: float) -> None:
-        self.call(session, "close", grace)
+    def close(self, session: int) -> None:
+        self.call(session, "close", GRACE_S)
         self._events.pop(session, None)
 
     def call(self, session: int, cmd: str, timeout: float = PATIENCE_S, **arguments: Any) -> Any:
@@ -128,9 +130,8 @@ class NodeProcess:
         self._process.stdin.flush()
         answered = self.wait(lambda: number in self._replies or not self.alive, timeout)
         reply = self._replies.pop(number, None)
-        if reply is None:
-            state = "died" if answered else "is silent"
-            raise AssertionError(f"{self.alias} {state} on {cmd}:\n{self.stderr()}")
+        state = "died" if answered else "is silent"
+        assert reply is not None, f"{self.alias} {state} on {cmd}:\n{self.stderr()}"
         if "error" in reply:
             raise NodeError(reply["error"])
         return reply["result"]
@@ -149,14 +150,14 @@ class NodeProcess:
         self._process.kill()
         self._process.wait()
 
-    def end(self, grace: float) -> None:
-        """Ends the process, by force if it takes longer than `grace` seconds."""
+    def end(self) -> None:
+        """Ends the process, by force if it takes longer than GRACE_S."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         try:
-            self._process.wait(grace)
+            self._process.wait(GRACE_S)
         except subprocess.TimeoutExpired:
             self.kill()
         self._reader.join()
@@ -182,10 +183,6 @@ class NodeProcess:
             self._changed.notify_all()
 
 
-#: How long a peer has to close its connections before its process is killed. Seconds.
-GRACE_S = 5
-
-
 class NodePeer:
     """A Node library with queues, workers and connections of its own, all its queues under one prefix.
 
@@ -195,7 +192,7 @@ class NodePeer:
         peer.call("process", queue="mail", concurrency=4)
         peer.wait_for(lambda event: event["event"] == "completed")
 
-    Without `process` it has a separate process, whose clock is `clock_ms` ahead.
+    Without `process` it has a separate one, whose clock is `clock_ms` ahead.
     """
 
     def __init__(
@@ -203,20 +200,12 @@ class NodePeer:
     ) -> None:
         self.alias = alias
         self._is_alone = process is None
-        self._process = process or NodeProcess(alias, url, clock_ms=clock_ms)
-        self._session = self._process.open(prefix)
-
-    @property
-    def alive(self) -> bool:
-        return self._process.alive
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        self.process = process or NodeProcess(alias, url, clock_ms=clock_ms)
+        self._session = self.process.open(prefix)
 
     def call(self, cmd: str, **arguments: Any) -> Any:
         """Send a command and return its result; the library's error is raised as NodeError."""
-        return self._process.call(self._session, cmd, **arguments)
+        return self.process.call(self._session, cmd, **arguments)
 
     def events(self, event: str | None = None, **fields: Any) -> list[Event]:
         """The events so far, all of them or those with the given name and fields."""
@@ -233,26 +222,21 @@ class NodePeer:
         return self._heard_at_last(lambda: self.events(event, **fields), count, f"events {event!r}")
 
     def _heard_at_last(self, heard: Callable[[], list[Event]], count: int, what: str) -> list[Event]:
-        self._process.wait(lambda: len(heard()) >= count or not self.alive)
-        if len(found := heard()) < count:
-            raise AssertionError(
-                f"{self.alias}: {len(found)} of {count} {what}; got {self._heard()[-10:]}\n{self.stderr()}"
-            )
+        self.process.wait(lambda: len(heard()) >= count or not self.process.alive)
+        found, last = heard(), self._heard()[-10:]
+        assert len(found) >= count, f"{self.alias}: {len(found)} of {count} {what}; got {last}\n{self.process.stderr()}"
         return found
 
     def kill(self) -> None:
         assert self._is_alone, "the process serves other peers, too"
-        self._process.kill()
+        self.process.kill()
 
     def close(self) -> None:
-        if self.alive:
+        if self.process.alive:
             with suppress(AssertionError, OSError):
-                self._process.close(self._session, GRACE_S)
+                self.process.close(self._session)
         if self._is_alone:
-            self._process.end(GRACE_S)
-
-    def stderr(self) -> str:
-        return self._process.stderr()
+            self.process.end()
 
     def __enter__(self) -> NodePeer:
         return self
@@ -262,4 +246,4 @@ class NodePeer:
 
     def _heard(self) -> list[Event]:
         """The events of its session; with a separate process, also errors without a session."""
-        return self._process.events(self._session) + (self._process.events(None) if self._is_alone else [])
+        return self.process.events(self._session) + (self.process.events(None) if self._is_alone else [])

@@ -55,11 +55,6 @@ def _be_replica(client: Redis) -> None:
     client.execute_command("REPLICAOF", "127.0.0.1", UNUSED_PORT)
 
 
-def _be_stale_replica(client: Redis) -> None:
-    client.config_set("replica-serve-stale-data", "no")
-    _be_replica(client)
-
-
 def _be_primary(client: Redis) -> None:
     client.execute_command("REPLICAOF", "NO", "ONE")
 
@@ -133,7 +128,7 @@ def is_cluster_ready(client: Redis) -> bool:
 STATES = {
     "NOREPLICAS": PassingState(_need_replicas(1), _need_replicas(0)),
     "READONLY": PassingState(_be_replica, _be_primary),
-    "MASTERDOWN": PassingState(_be_stale_replica, _be_primary),
+    "MASTERDOWN": PassingState(_be_replica, _be_primary, {"replica-serve-stale-data": "no"}),
     "MISCONF": PassingState(_fail_to_save, _save),
     "BUSY": PassingState(_run_endless_script, _kill_script),
     "CLUSTERDOWN": PassingState(

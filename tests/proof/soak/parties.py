@@ -50,14 +50,14 @@ class NodeWorker:
 
     @property
     def pid(self) -> int:
-        return self._peer.pid
+        return self._peer.process.pid
 
     def kill(self) -> None:
         self._peer.kill()
         self._peer.close()
 
     def has_ended(self) -> bool:
-        if not self._peer.alive:
+        if not self._peer.process.alive:
             self._peer.close()
             self._start()
         return False
