@@ -17,7 +17,7 @@ from spark_bull.core.queue.call.flight import Flight, Lease
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.drivers import DriverProcess, driver
-from tests.support.network import losing_proxy
+from tests.support.network import LosingProxy
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, Background, wait_until
 from tests.support.worker import OurWorker
@@ -82,7 +82,7 @@ def test_two_attempts_at_once_run_one_job_per_row(own_redis: OwnRedis) -> None:
 
 def test_lost_replies_repeat_no_call(own_redis: OwnRedis) -> None:
     server = own_redis()
-    with BullQueue("q", url=server.url, protocol="bullmq") as queue, losing_proxy(server.port, each=3) as proxy:
+    with BullQueue("q", url=server.url, protocol="bullmq") as queue, LosingProxy(server.port, each=3) as proxy:
         processor = Counting()
         with OurWorker(queue.handle, processor), BullQueue("q", url=proxy.url, protocol="bullmq") as there:
             assert Task(there.handle, 300).results() == values(300)

@@ -29,7 +29,7 @@ from spark_bull.spark.staging import commit
 from tests.spark.conftest import Bull
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
 from tests.support.forked_programs import commit_and_die, partitions_of, was_killed
-from tests.support.network import losing_proxy
+from tests.support.network import LosingProxy
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink
 from tests.support.writes import register_all, stage_all
@@ -235,7 +235,7 @@ def test_a_lost_reply_has_no_effect_on_a_write(own_redis: Callable[..., Embedded
 
     with pair.open("undisturbed", chunk_size=4) as queue:
         write(queue)
-    with losing_proxy(server.port, each=2) as proxy:
+    with LosingProxy(server.port, each=2) as proxy:
         with pair.open(chunk_size=4, url=proxy.url) as queue:
             write(queue)
         assert proxy.lost >= 10
@@ -269,7 +269,7 @@ def test_the_next_write_finishes_the_commit_of_a_killed_driver(
     """The proxy holds back the second chunk of the commit."""
     rows, server = 2_000, own_redis()
     client, wait = Redis.from_url(server.url), "p:q:wait"
-    with losing_proxy(server.port, each=0, held=lambda: bool(client.llen(wait))) as proxy:
+    with LosingProxy(server.port, each=0, held=lambda: bool(client.llen(wait))) as proxy:
         driver = subprocess.Popen(
             [sys.executable, "-c", SPARK_WRITE, proxy.url, "p", str(rows)],
             cwd=ROOT,

@@ -20,7 +20,7 @@ from spark_bull.core.model.limits import GroupLimits
 from tests.spark.conftest import Bull
 from tests.support.drivers import driver, following_query, processing_query
 from tests.support.forked_programs import ForkedProcess, add_follow_ups, never_end, work
-from tests.support.network import losing_proxy
+from tests.support.network import LosingProxy
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -45,7 +45,7 @@ def test_lost_replies_repeat_no_job_and_no_follow_up(own_redis: OwnRedis, protoc
 
     with BullQueue("q", url=server.url, protocol=protocol) as queue:
         queue.add_many(NewJob({"n": n}) for n in range(100))
-        with losing_proxy(server.port, each=3) as proxy:
+        with LosingProxy(server.port, each=3) as proxy:
             there = BullQueue("q", url=proxy.url, protocol=protocol)
             with OurWorker(there.handle, processor, chunk_size=7, concurrency=concurrency) as worker:
                 wait_until(lambda: queue.counts()["completed"] == 100, "all jobs to complete")

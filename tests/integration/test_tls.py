@@ -16,7 +16,7 @@ from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.monitor.find import find_queues
 from spark_bull.core.store.connection import Connection
 from tests.support.redis_servers import RedisCluster, Sentinels
-from tests.support.tls import Authority, TlsServer, tls_server
+from tests.support.tls import Authority, TlsServer
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -51,14 +51,14 @@ def place(
             yield watched(stack, authority, stack.enter_context(Sentinels(tmp_path_factory.mktemp("sentinels"))))
         else:
             redis = stack.enter_context(EmbeddedRedis())
-            server = stack.enter_context(tls_server(authority.server(), redis.port))
+            server = stack.enter_context(TlsServer(authority.server(), redis.port))
             yield Place(f"rediss://127.0.0.1:{server.port}/0", [server])
 
 
 def cluster(stack: ExitStack, authority: Authority, addresses: list[str]) -> Place:
     """A cluster whose nodes name the ports with TLS. addresses: those in the certificates of the nodes."""
     contexts = [authority.server(f"node{number}", address) for number, address in enumerate(addresses)]
-    servers = [stack.enter_context(tls_server(context)) for context in contexts]
+    servers = [stack.enter_context(TlsServer(context)) for context in contexts]
     nodes = RedisCluster(3, announced=[server.port for server in servers])
     for server, node in zip(servers, nodes.primaries, strict=True):
         server.target = node.port
@@ -69,8 +69,8 @@ def cluster(stack: ExitStack, authority: Authority, addresses: list[str]) -> Pla
 def watched(stack: ExitStack, authority: Authority, servers: Sentinels) -> Place:
     """A Sentinel that has TLS, and names the port of the primary that has TLS."""
     context = authority.server()
-    primary = stack.enter_context(tls_server(context, servers.primary.port))
-    sentinel = stack.enter_context(tls_server(context, servers.sentinel.port))
+    primary = stack.enter_context(TlsServer(context, servers.primary.port))
+    sentinel = stack.enter_context(TlsServer(context, servers.sentinel.port))
     with Redis.from_url(servers.sentinel.url) as client:
         client.execute_command("SENTINEL", "REMOVE", servers.NAME)
         client.execute_command("SENTINEL", "MONITOR", servers.NAME, "127.0.0.1", primary.port, 1)
@@ -135,7 +135,7 @@ def test_one_side_without_tls_and_files_that_cannot_be_read_are_named(
 ) -> None:
     (wrong := tmp_path / "wrong.crt").write_text("no certificate")
     _, key = authority.signed("other")
-    with EmbeddedRedis() as redis, tls_server(authority.server(), redis.port) as server:
+    with EmbeddedRedis() as redis, TlsServer(authority.server(), redis.port) as server:
         tls, plain = f"rediss://127.0.0.1:{server.port}", redis.url.replace("redis://", "rediss://")
         for url, changed, kind, said in (
             (

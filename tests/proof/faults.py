@@ -11,14 +11,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from select import select
 
 from redis import Redis
 from redis.exceptions import RedisError
 
 from spark_bull.core.embedded import EmbeddedRedis
 from tests.proof.actors import Actor
-from tests.support.network import accepting, new_listener
+from tests.support.network import Proxy, forward
 from tests.support.node import NodePeer
 from tests.support.redis_servers import STATES, Sentinels
 
@@ -158,7 +157,7 @@ def site_of(fault: Fault, random: Random, folder: Path) -> Iterator[Site]:
             return
         server = stack.enter_context(EmbeddedRedis(fault.config))
         if fault.needs == "proxy":
-            proxy = stack.enter_context(cutting_proxy(server.port, random, MOST_BYTES))
+            proxy = stack.enter_context(CuttingProxy(server.port, random, MOST_BYTES))
             site = Site(proxy.url, server, random)
             site.heal = lambda: setattr(proxy, "most", 0)
             yield site
@@ -170,41 +169,23 @@ def site_of(fault: Fault, random: Random, folder: Path) -> Iterator[Site]:
                 site.node.close()
 
 
-@dataclass
-class CuttingProxy:
+class CuttingProxy(Proxy):
     """most: the bytes after which a connection is cut, at most; 0: none is cut any more."""
 
-    port: int
-    target: int
-    random: Random
-    most: int
-    cuts: int = 0
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+    def __init__(self, target: int, random: Random, most: int) -> None:
+        super().__init__(target)
+        self.random, self.most, self.cuts = random, most, 0
 
     def carry(self, client: socket.socket) -> None:
         left = self.random.randint(1, self.most) if self.most else 0
-        with client, socket.create_connection(("127.0.0.1", self.target)) as server, suppress(OSError):
-            while True:
-                readable, _, _ = select([client, server], [], [])
-                for source, target in ((client, server), (server, client)):
-                    if source not in readable:
-                        continue
-                    if not (data := source.recv(1 << 16)):
-                        return
-                    if self.most and len(data) >= left:
-                        target.sendall(data[:left])
-                        self.cuts += 1
-                        return
-                    left -= len(data)
-                    target.sendall(data)
 
+        def passed(data: bytes, _: bool) -> bytes:
+            nonlocal left
+            if self.most and len(data) > left:
+                self.cuts += 1
+                return data[:left]
+            left -= len(data)
+            return data
 
-@contextmanager
-def cutting_proxy(target: int, random: Random, most: int) -> Iterator[CuttingProxy]:
-    with new_listener() as listener:
-        proxy = CuttingProxy(listener.getsockname()[1], target, random, most)
-        with accepting(listener, proxy.carry):
-            yield proxy
+        with client, suppress(OSError):
+            forward(client, self.target, passed=passed)

@@ -5,7 +5,6 @@ It imports little, since its start is all that such a process costs.
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import socket
@@ -16,8 +15,7 @@ def main() -> int:
     request = {"arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()}
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(os.environ["SPARK_BULL_TEST_FORKS"])
-        files = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))
-        server.sendmsg([json.dumps(request).encode() + b"\n"], [files])
+        socket.send_fds(server, [json.dumps(request).encode() + b"\n"], [0, 1, 2])
         code = int(server.recv(16) or b"1")
     return code if code >= 0 else 128 - code
 

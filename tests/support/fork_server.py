@@ -8,7 +8,6 @@ server answers with the status of the process when that has ended, and terminate
 
 from __future__ import annotations
 
-import array
 import gc
 import json
 import os
@@ -129,14 +128,11 @@ def serve(path: str) -> Request | None:
 
 def receive(client: socket.socket) -> tuple[Request | None, list[int]]:
     """A request, and the file descriptors that came with it; None if the client ends before."""
-    files = array.array("i")
-    text, extra, _, _ = client.recvmsg(1 << 16, socket.CMSG_SPACE(3 * files.itemsize))
-    for _, _, sent in extra:
-        files.frombytes(sent)
+    text, files, _, _ = socket.recv_fds(client, 1 << 16, 3)
     while text and not text.endswith(b"\n"):
         more = client.recv(1 << 16)
         text = text + more if more else b""
-    return json.loads(text) if text else None, list(files)
+    return json.loads(text) if text else None, files
 
 
 def ended_child() -> tuple[int, int] | None:

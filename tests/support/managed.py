@@ -10,9 +10,9 @@ from typing import Final
 from urllib.parse import urlencode
 
 from spark_bull import EmbeddedRedis
-from tests.support.network import IdleProxy, idle_proxy
+from tests.support.network import IdleProxy
 from tests.support.redis_servers import PASSWORD, USER
-from tests.support.tls import Authority, tls_server
+from tests.support.tls import Authority, TlsServer
 
 #: After this time without a byte, a proxy ends a connection, also one whose command blocks.
 IDLE_S: Final = 0.2
@@ -53,7 +53,7 @@ def _direct(config: Mapping[str, str]) -> Callable[[ExitStack, Path], Managed]:
 
 def _idle(stack: ExitStack, folder: Path, config: Mapping[str, str] | None = None) -> Managed:
     server = _direct(config or {"user": _USER})(stack, folder).server
-    proxy = stack.enter_context(idle_proxy(server.port, IDLE_S))
+    proxy = stack.enter_context(IdleProxy(server.port, IDLE_S))
     return Managed(f"redis://{USER}:{PASSWORD}@127.0.0.1:{proxy.port}/0", server, proxy)
 
 
@@ -64,7 +64,7 @@ def _tls(stack: ExitStack, folder: Path) -> Managed:
 
 def _tls_url(stack: ExitStack, folder: Path, port: int) -> str:
     authority = Authority(folder)
-    secure = stack.enter_context(tls_server(authority.server(), port))
+    secure = stack.enter_context(TlsServer(authority.server(), port))
     return f"rediss://{USER}:{PASSWORD}@127.0.0.1:{secure.port}/0?{urlencode(authority.client())}"
 
 

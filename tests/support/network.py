@@ -8,11 +8,12 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
 from select import select
-from typing import Final
+from typing import Final, TypeVar
+
+Self = TypeVar("Self", bound="Proxy")
 
 #: On 127.0.0.1, no server has it.
 UNUSED_PORT: Final = 1
@@ -64,26 +65,14 @@ def new_listener() -> socket.socket:
             continue
 
 
-@contextmanager
-def accepting(listener: socket.socket, handle: Callable[[socket.socket], None]) -> Iterator[None]:
-    """Calls `handle(connection)` for each connection, until the block is left."""
+def forward(
+    client: socket.socket, port: int, idle_s: float | None = None, passed: Callable[[bytes, bool], bytes] | None = None
+) -> bool:
+    """Forwards both directions to a port, until one side disconnects; true if nothing was sent for `idle_s` instead.
 
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                threading.Thread(target=handle, args=(client,), daemon=True).start()
-
-    server = threading.Thread(target=serve, daemon=True)
-    server.start()
-    yield
-    with suppress(OSError):
-        listener.shutdown(socket.SHUT_RDWR)
-    server.join()
-
-
-def forward(client: socket.socket, port: int, idle_s: float | None = None) -> bool:
-    """Forwards both directions to a port, until one side disconnects; true if nothing was sent for `idle_s` instead."""
+    passed: gets bytes, and whether they come from the client; returns those to forward. If it leaves any out, the
+    connection ends.
+    """
     with socket.create_connection(("127.0.0.1", port)) as server:
         while True:
             is_ready = isinstance(client, ssl.SSLSocket) and client.pending()
@@ -92,94 +81,100 @@ def forward(client: socket.socket, port: int, idle_s: float | None = None) -> bo
                 return True
             for one, other in ((client, server), (server, client)):
                 if one in readable:
-                    if not (data := one.recv(1 << 16)):
+                    data = one.recv(1 << 20)
+                    sent = passed(data, one is client) if passed and data else data
+                    other.sendall(sent)
+                    if not data or len(sent) < len(data):
                         return False
-                    other.sendall(data)
 
 
-@dataclass
-class IdleProxy:
-    """Ends connections on which nothing was sent for `idle_s`. ended: how many; open: how many are not yet."""
+class Proxy:
+    """Serves before Redis on the port `target` until the block is left. port: its own one."""
 
-    port: int
-    target: int
-    idle_s: float
-    ended: int = 0
-    open: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def carry(self, client: socket.socket) -> None:
-        with self._lock:
-            self.open += 1
-        was_idle = False
-        with client, suppress(OSError):
-            was_idle = forward(client, self.target, self.idle_s)
-        with self._lock:
-            self.open -= 1
-            self.ended += was_idle
-
-
-@contextmanager
-def idle_proxy(target: int, idle_s: float) -> Iterator[IdleProxy]:
-    with new_listener() as listener:
-        proxy = IdleProxy(listener.getsockname()[1], target, idle_s)
-        with accepting(listener, proxy.carry):
-            yield proxy
-
-
-SCRIPT = re.compile(rb"\r\nEVAL(SHA)?\r\n")
-
-
-@dataclass
-class LosingProxy:
-    """Loses the reply to every `each`-th script (0: to none), and forwards no script while `held` returns true."""
-
-    port: int
-    target: int
-    each: int
-    held: Callable[[], bool] | None = None
-    scripts: int = 0
-    lost: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, target: int) -> None:
+        self.target, self.port = target, 0
+        self.lock = threading.Lock()
 
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def carry(self, client: socket.socket) -> None:
-        """Forwards both directions, until one side disconnects or the reply to a chosen script arrives."""
-        chosen = False
-        with client, socket.create_connection(("127.0.0.1", self.target)) as server, suppress(OSError):
+        """Serves a connection until it ends."""
+        raise NotImplementedError
+
+    def __enter__(self: Self) -> Self:
+        self._listener = new_listener()
+        self.port = self._listener.getsockname()[1]
+        self._server = threading.Thread(target=self._serve, daemon=True)
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._server.join()
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
             while True:
-                readable, _, _ = select([client, server], [], [])
-                if client in readable:
-                    if not (request := client.recv(1 << 20)):
-                        return
-                    if self.held and SCRIPT.search(request) and self.held():
-                        # Until the client disconnects.
-                        while client.recv(1 << 20):
-                            pass
-                        return
-                    chosen = self._is_chosen(request) or chosen
-                    server.sendall(request)
-                if server in readable:
-                    if not (reply := server.recv(1 << 20)) or chosen:
-                        return
-                    client.sendall(reply)
+                client, _ = self._listener.accept()
+                threading.Thread(target=self.carry, args=(client,), daemon=True).start()
+
+
+class IdleProxy(Proxy):
+    """Ends connections on which nothing was sent for `idle_s`. ended: how many; open: how many are not yet."""
+
+    def __init__(self, target: int, idle_s: float) -> None:
+        super().__init__(target)
+        self.idle_s, self.ended, self.open = idle_s, 0, 0
+
+    def carry(self, client: socket.socket) -> None:
+        with self.lock:
+            self.open += 1
+        was_idle = False
+        with client, suppress(OSError):
+            was_idle = forward(client, self.target, self.idle_s)
+        with self.lock:
+            self.open -= 1
+            self.ended += was_idle
+
+
+SCRIPT = re.compile(rb"\r\nEVAL(SHA)?\r\n")
+
+
+class LosingProxy(Proxy):
+    """Loses the reply to every `each`-th script (0: to none), and forwards no script while `held` returns true."""
+
+    def __init__(self, target: int, each: int, held: Callable[[], bool] | None = None) -> None:
+        super().__init__(target)
+        self.each, self.held = each, held
+        self.scripts = self.lost = 0
+
+    def carry(self, client: socket.socket) -> None:
+        is_chosen = False
+
+        def passed(data: bytes, is_request: bool) -> bytes:
+            nonlocal is_chosen
+            if not is_request:
+                return b"" if is_chosen else data
+            if self.held and SCRIPT.search(data) and self.held():
+                # Until the client disconnects.
+                while client.recv(1 << 20):
+                    pass
+                return b""
+            is_chosen = self._is_chosen(data) or is_chosen
+            return data
+
+        with client, suppress(OSError):
+            forward(client, self.target, passed=passed)
 
     def _is_chosen(self, request: bytes) -> bool:
         if not SCRIPT.search(request):
             return False
-        with self._lock:
+        with self.lock:
             self.scripts += 1
             chosen = bool(self.each) and self.scripts % self.each == 0
             self.lost += chosen
             return chosen
-
-
-@contextmanager
-def losing_proxy(target: int, each: int, held: Callable[[], bool] | None = None) -> Iterator[LosingProxy]:
-    with new_listener() as listener:
-        proxy = LosingProxy(listener.getsockname()[1], target, each, held)
-        with accepting(listener, proxy.carry):
-            yield proxy

@@ -6,12 +6,11 @@ import re
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from tests.support.network import accepting, forward, new_listener
+from tests.support.network import Proxy, forward
 
 #: What a Sentinel sends first on a connection without TLS.
 _OF_SENTINEL = re.compile(rb"SETNAME\r\n\$\d+\r\nsentinel-")
@@ -64,14 +63,15 @@ def _openssl(*arguments: object) -> None:
     subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
 
 
-@dataclass
-class TlsServer:
-    """Ends TLS, and forwards to a port without it. Sentinels may connect without TLS. handshakes: how many clients."""
+class TlsServer(Proxy):
+    """Ends TLS, and forwards to a port without it, which may be set later. handshakes: how many clients.
 
-    port: int
-    target: int
-    context: ssl.SSLContext
-    handshakes: int = 0
+    Sentinels may connect without TLS.
+    """
+
+    def __init__(self, context: ssl.SSLContext, target: int = 0) -> None:
+        super().__init__(target)
+        self.context, self.handshakes = context, 0
 
     def carry(self, client: socket.socket) -> None:
         with client, suppress(OSError):
@@ -82,12 +82,3 @@ class TlsServer:
                     forward(secure, self.target)
             elif _OF_SENTINEL.search(client.recv(1 << 16, socket.MSG_PEEK)):
                 forward(client, self.target)
-
-
-@contextmanager
-def tls_server(context: ssl.SSLContext, target: int = 0) -> Iterator[TlsServer]:
-    """Serves on a free port before Redis on the port `target`, which may be set later."""
-    with new_listener() as listener:
-        server = TlsServer(listener.getsockname()[1], target, context)
-        with accepting(listener, server.carry):
-            yield server

@@ -6,8 +6,8 @@ import pickle
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -133,33 +133,12 @@ def test_settings_of_redis_py_are_passed_on_and_one_that_it_does_not_know_is_ref
         connection.call("PING")
 
 
-@contextmanager
-def silent_server() -> Iterator[tuple[int, list[socket.socket]]]:
-    """Accepts connections and never answers; yields its port and the connections so far."""
-    taken: list[socket.socket] = []
-    with new_listener() as listener:
-
-        def take() -> None:
-            with suppress(OSError):
-                while True:
-                    taken.append(listener.accept()[0])
-
-        thread = threading.Thread(target=take)
-        thread.start()
-        try:
-            yield listener.getsockname()[1], taken
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join()
-            for client in taken:
-                client.close()
-
-
 def test_a_wait_for_redis_that_is_not_repeated_names_no_time(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_bull.core.store.client.WARN_AFTER_S", 0.05)
-    with silent_server() as (port, _), caplog.at_level("WARNING", "spark_bull"):
+    with new_listener() as silent, caplog.at_level("WARNING", "spark_bull"):
+        port = silent.getsockname()[1]
         for retry_ms in ("0", "1"):
             with pytest.raises(ConnectionLost):
                 Connection(settings(url=f"redis://127.0.0.1:{port}", callTimeoutMs="500", retryMs=retry_ms)).call(
@@ -175,11 +154,16 @@ def test_a_wait_for_redis_that_is_not_repeated_names_no_time(
 @pytest.mark.parametrize(("retry_ms", "tries"), [(0, 1), (100, 2), (800, 2)])
 def test_the_time_of_hanging_calls_counts_towards_the_retry_limit(retry_ms: int, tries: int) -> None:
     """If only pauses counted, 800 ms would allow five tries of 500 ms each."""
-    with silent_server() as (port, taken):
-        connection = Connection(settings(url=f"redis://127.0.0.1:{port}", callTimeoutMs="500", retryMs=str(retry_ms)))
+    with new_listener() as silent, ExitStack() as taken:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+        connection = Connection(settings(url=url, callTimeoutMs="500", retryMs=str(retry_ms)))
         with pytest.raises(ConnectionLost, match="got none within" if retry_ms else "got none: Timeout"):
             connection.call("PING")
-    assert len(taken) == tries
+        silent.setblocking(False)
+        for _ in range(tries):
+            taken.enter_context(silent.accept()[0])
+        with pytest.raises(BlockingIOError):
+            silent.accept()
 
 
 def test_the_retry_limit_holds_when_the_server_dies_between_two_calls(
