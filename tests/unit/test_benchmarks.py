@@ -16,7 +16,6 @@ from redis import Redis
 from benchmarks.dispatch import Measured, verdicts
 from benchmarks.floor import SIDES
 from benchmarks.report import Verdict
-from benchmarks.servers import starting
 from benchmarks.stock import stock_redis
 from benchmarks.trials import (
     BASE,
@@ -26,22 +25,14 @@ from benchmarks.trials import (
 from benchmarks.workers import QUEUE
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.core.embedded import COMPACT_SETTING
-from tests.conftest import need
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
-from tools.servers import OLDEST
 
 JOBS = 1_000
 
 
 def not_kept(verdicts: list[Verdict]) -> list[str]:
     return [verdict.what for verdict in verdicts if not verdict.kept]
-
-
-def test_the_servers_of_a_benchmark_are_of_the_version_that_is_compared() -> None:
-    need(OLDEST.executable.exists(), f"no {OLDEST.name}: run `make oldest`")
-    with starting(OLDEST):
-        assert stock_redis().server.startswith(f"{OLDEST.name}.")
 
 
 def test_writes_are_compared_with_the_faster_peer() -> None:

@@ -231,9 +231,8 @@ def test_neither_modules_nor_rooms_import_each_other_in_a_circle(trees: dict[str
 
 
 def test_the_folders_of_unit_tests_are_those_of_the_package() -> None:
-    """Beside them, `support` tests the helpers of the tests."""
     here = Path(__file__).parent
-    folders = {path.parent.relative_to(here).as_posix() for path in here.rglob("test_*.py")} - {".", "support"}
+    folders = {path.parent.relative_to(here).as_posix() for path in here.rglob("test_*.py")} - {"."}
     assert folders
     homeless = [folder for folder in sorted(folders) if not (ROOT / PACKAGE / folder / "__init__.py").exists()]
     assert not homeless, "move these to the folders of the modules they test"

@@ -26,13 +26,6 @@ def test_the_workflow_runs_the_checks_of_every_developer_with_the_oldest_python_
     assert versions.split() == [OLDEST.python, *["${{", "matrix.python", "}}"]]
 
 
-def test_the_checks_before_a_commit_exist() -> None:
-    [repository] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
-    tests = re.findall(r"tests/\S+\.py", " ".join(hook["entry"] for hook in repository["hooks"]))
-    assert tests
-    assert all((ROOT / test).exists() for test in tests)
-
-
 def test_the_readme_has_a_row_for_each_environment_that_was_tried() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     shown = [line for line in text.splitlines() if re.match(r"\| \d\.\d \| ", line)]

@@ -11,7 +11,7 @@ import pytest
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import ScriptError
 from spark_bull.core.store.lua_files import lua_file
-from spark_bull.core.store.scripts import CHECK, assemble, load, located
+from spark_bull.core.store.scripts import CHECK, assemble, load
 from tests.support.lua_scripts import FILES, INCLUDES, SCRIPT_FILES, SCRIPTS, includes_of, place_of, text_of
 
 CONTRACT = "-- Says what it does.\n-- @args {args}\n-- @keys {keys}\n-- @returns nothing\n"
@@ -30,9 +30,6 @@ def reader(files: dict[str, str]) -> Callable[[str], str]:
 
 def script(body: str = "return 1", keys: str = "wait", args: str = "now") -> str:
     return CONTRACT.format(keys=keys, args=args) + body
-
-
-# the loader
 
 
 def made_in(source: str) -> list[str]:
@@ -59,11 +56,6 @@ def test_a_script_gets_the_definitions_that_it_uses_and_what_they_use_in_the_ord
     assert [made.source.count(part) for part in parts] == [1, 1, 1]
     assert sorted(parts, key=made.source.index) == parts
     assert "unused" not in made.source
-
-
-def test_a_message_without_a_loaded_script_stays() -> None:
-    for message in ("ERR user_script:1: no script", f"ERR user_script:1: x script: {'0' * 40}, on @user_script:1."):
-        assert located(message) == message
 
 
 def test_an_include_that_is_missing_is_an_error_that_names_both_files() -> None:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spark_bull.core.model.queues import JobStats
 from spark_bull.ops.prometheus.collect import wanted_slots_of
-from spark_bull.ops.prometheus.families import FAMILIES, JOB_COUNT, RUN, Sample, as_text
+from spark_bull.ops.prometheus.families import FAMILIES, RUN, Sample, as_text
 
 DASHBOARD: dict[str, Any] = json.loads(
     (Path(__file__).parents[4] / "conf" / "grafana-dashboard.json").read_text("utf-8")
@@ -71,21 +71,6 @@ def test_names_and_values_are_read_as_they_were_written(given_samples: list[tupl
     read = [(one.labels, one.value) for one in family.samples]
     expected = [({"queue": queue, "name": name, "zone": zone}, value) for queue, name, value in given_samples]
     assert read == [(labels, pytest.approx(value)) for labels, value in expected]
-
-
-def test_samples_of_a_metric_are_together_and_metrics_without_samples_are_left_out() -> None:
-    samples = [Sample(family, {"queue": queue}, 1) for queue in "ab" for family in (RUN, JOB_COUNT)]
-    assert as_text(samples).splitlines() == [
-        f"# HELP bullmq_job_count {JOB_COUNT.help}",
-        "# TYPE bullmq_job_count gauge",
-        'bullmq_job_count{queue="a"} 1',
-        'bullmq_job_count{queue="b"} 1',
-        f"# HELP spark_bull_job_run_seconds {RUN.help}",
-        "# TYPE spark_bull_job_run_seconds gauge",
-        'spark_bull_job_run_seconds{queue="a"} 1',
-        'spark_bull_job_run_seconds{queue="b"} 1',
-    ]
-    assert as_text([]) == ""
 
 
 def test_names_of_metrics_follow_the_rules_of_prometheus() -> None:

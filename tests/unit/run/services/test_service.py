@@ -33,8 +33,3 @@ def test_a_service_whose_wait_was_interrupted_runs_until_its_round_has_ended() -
         assert service.await_termination(0) is False
         service.may_end.set()
         assert service.await_termination(PATIENCE_S) is True
-
-
-def test_waiting_for_a_service_that_was_not_started_is_an_error() -> None:
-    with pytest.raises(RuntimeError, match="before it is started"):
-        OneRound().await_termination()

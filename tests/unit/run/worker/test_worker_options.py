@@ -53,27 +53,6 @@ def test_a_chunk_of_a_udf_is_larger_by_default(
     assert largest_chunk(worker_options(arguments, processor), processor) == jobs
 
 
-@pytest.mark.parametrize(
-    ("processor", "arguments", "named"),
-    [
-        (
-            udf,
-            {"chunk_size": 2_001},
-            "`chunk_size` to be an integer from 1 to 2,000, unless the processor is",
-        ),
-        ({"a": of_frames, "*": of_a_job}, {"chunk_size": 2_001}, "`chunk_size` to be an integer from 1 to 2,000"),
-        (of_frames, {"chunk_size": 5, "min_chunk": 6}, "`min_chunk` to be at most `chunk_size`"),
-        (of_a_job, {"promoter": False, "check_ms": 2}, "`check_ms`"),
-        (of_frames, {"extend_timeout_on_progress": True}, "`extend_timeout_on_progress`"),
-    ],
-)
-def test_an_argument_that_would_have_no_effect_is_refused(
-    processor: Callable[..., Any] | dict[str, Any], arguments: dict[str, Any], named: str
-) -> None:
-    with pytest.raises(OptionError, match=named):
-        worker_options(arguments, processor)
-
-
 def test_slots_may_be_a_range() -> None:
     for slots in ((1, 40), [1, 40], "1-40", "[1, 40]"):
         options = worker_options({"slots": slots, "target_wait_s": "0.5"}, of_a_job)
@@ -82,39 +61,30 @@ def test_slots_may_be_a_range() -> None:
     assert type(worker_options({"slots": "8"}, of_a_job).slots) is int
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        *(
-            (
-                {"slots": slots},
-                r"`slots` to be a positive integer, or the least and the largest number, such as \(1, 40\)",
-            )
-            for slots in ((4, 1), (0, 0), "1-", (1, 2, 3), 1.5)
-        ),
-        ({"slots": (1, 4), "target_wait_s": 0}, "`target_wait_s` to be a number > 0"),
-        (
-            {"slots": 4, "target_wait_s": 30},
-            r"`target_wait_s` has no effect without a range of `slots`, such as \(1, 40\)",
-        ),
-    ],
-)
-def test_a_wrong_range_of_slots_is_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        worker_options(arguments, of_a_job)
+A_RANGE = r"`slots` to be a positive integer, or the least and the largest number, such as \(1, 40\)"
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("processor", "arguments", "message"),
     [
-        ("retryMs", r"unknown option `retryMs` \(did you mean `retry_ms`\?\)"),
-        ("timeout", r"\(did you mean `timeout_ms`\?\)"),
-        ("metrics", r"\(did you mean `metrics_minutes`\?\)"),
+        (udf, {"chunk_size": 2_001}, "`chunk_size` to be an integer from 1 to 2,000, unless the processor is"),
+        ({"a": of_frames, "*": of_a_job}, {"chunk_size": 2_001}, "`chunk_size` to be an integer from 1 to 2,000"),
+        (of_frames, {"chunk_size": 5, "min_chunk": 6}, "`min_chunk` to be at most `chunk_size`"),
+        (of_a_job, {"promoter": False, "check_ms": 2}, "`check_ms`"),
+        (of_frames, {"extend_timeout_on_progress": True}, "`extend_timeout_on_progress`"),
+        *((of_a_job, {"slots": slots}, A_RANGE) for slots in ((4, 1), (0, 0), "1-", (1, 2, 3), 1.5)),
+        (of_a_job, {"slots": (1, 4), "target_wait_s": 0}, "`target_wait_s` to be a number > 0"),
+        (of_a_job, {"slots": 4, "target_wait_s": 30}, r"has no effect without a range of `slots`, such as \(1, 40\)"),
+        (of_a_job, {"retryMs": 1}, r"unknown option `retryMs` \(did you mean `retry_ms`\?\)"),
+        (of_a_job, {"timeout": 1}, r"\(did you mean `timeout_ms`\?\)"),
+        (of_a_job, {"metrics": 1}, r"\(did you mean `metrics_minutes`\?\)"),
     ],
 )
-def test_an_argument_that_does_not_exist_is_refused(name: str, message: str) -> None:
+def test_a_wrong_argument_or_one_without_an_effect_is_refused(
+    processor: Callable[..., Any] | dict[str, Any], arguments: dict[str, Any], message: str
+) -> None:
     with pytest.raises(OptionError, match=message):
-        worker_options({name: 1}, of_a_job)
+        worker_options(arguments, processor)
 
 
 @pytest.mark.parametrize(

@@ -80,21 +80,47 @@ def test_every_property_can_be_a_column() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "message"),
+    ("schema", "options", "message"),
     [
-        (struct(data=STRING, prio=INT), "unknown column `prio` (did you mean `priority`?)"),
-        (struct(data=STRING, DATA=STRING), "expected one column `data`, got two"),
-        (struct(data=INTERVAL), "expected column `data` to be STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON"),
-        (struct(data=struct(a=INTERVAL)), "expected column `data` to be of types that JSON can hold"),
-        (StructType(), "expected a column `data`, or columns that form the payload, got only: none"),
-        (struct(data=MapType(STRING, NullType())), "cast intervals to a number or a string, and VOID to a type"),
-        (struct(data=ArrayType(types.CalendarIntervalType())), "types that Arrow supports"),
+        (struct(data=STRING, prio=INT), {}, "unknown column `prio` (did you mean `priority`?)"),
+        (struct(data=STRING, DATA=STRING), {}, "expected one column `data`, got two"),
+        (struct(data=INTERVAL), {}, "expected column `data` to be STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON"),
+        (struct(data=struct(a=INTERVAL)), {}, "expected column `data` to be of types that JSON can hold"),
+        (StructType(), {}, "expected a column `data`, or columns that form the payload, got only: none"),
+        (struct(data=MapType(STRING, NullType())), {}, "cast intervals to a number or a string, and VOID to a type"),
+        (struct(data=ArrayType(types.CalendarIntervalType())), {}, "types that Arrow supports"),
+        (struct(to=STRING), {"uniqueBy": "too"}, "got no column `too` (did you mean `to`?), only: `to`"),
+        (struct(a=INT, b=INTERVAL, data=STRING), {"uniqueBy": "a,b"}, "column `b` to be of types that JSON can hold"),
+        (struct(data=STRING, deduplication=STRING), {"uniqueBy": "data"}, "one of `uniqueBy` and a column `dedup"),
+        (struct(a=INT), {"uniqueBy": "a", "deduplication": "x"}, "one of `uniqueBy` and an id in `deduplication`"),
+        (struct(a=INT), {"deduplication": '{"ttl": 5}'}, "ids, as option `deduplication` is set"),
+        (struct(order=STRING), {"jobIdColumn": "oder"}, "columns in `jobIdColumn`, got no column `oder` (did you mean"),
+        (struct(order=DOUBLE), {"jobIdColumn": "order"}, "expected column `order` to be STRING, or an integer"),
+        (struct(data=STRING, order=STRING, jobId=STRING), {"jobIdColumn": "order"}, "and a column `jobId`, got both"),
+        (struct(to=STRING, delay=INT), {"jobColumns": "dely"}, "got: 'dely' (did you mean `delay`?)"),
+        (
+            struct(to=STRING, delay=INT),
+            {"jobColumns": "to"},
+            "`jobColumns` to list some of the settings name, jobId, ",
+        ),
+        (struct(to=STRING, delay=INT), {"jobColumns": "runAt, delay"}, "got no column `runAt`, only: `to`, `delay`"),
+        (
+            struct(to=STRING, delay=STRING),
+            {"jobColumns": "delay"},
+            "column `delay` to be an integer (ms), got: STRING",
+        ),
+        (struct(name=STRING, priority=INT), {"jobColumns": "name,priority"}, "got only: `name`, `priority`"),
+        (
+            struct(data=STRING, delay=INT),
+            {"jobColumns": "delay"},
+            "is for a DataFrame without a column `data`",
+        ),
     ],
     ids=lambda value: value.simpleString() if isinstance(value, StructType) else "",
 )
-def test_invalid_columns_are_refused(schema: StructType, message: str) -> None:
+def test_invalid_columns_are_refused(schema: StructType, options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as error:
-        plan(schema)
+        plan(schema, **options)
     assert message in str(error.value)
 
 
@@ -113,25 +139,6 @@ def test_the_values_of_unique_columns_are_the_deduplication_id() -> None:
 def test_unique_columns_can_be_beside_data_and_settings() -> None:
     rows = read(struct(data=STRING, name=STRING, customer=LONG), [("{}", "send", 7)], uniqueBy="name,customer")
     assert rows == {"data": ["{}"], "name": ["send"], "deduplication": ['["send",7]']}
-
-
-@pytest.mark.parametrize(
-    ("schema", "options", "message"),
-    [
-        (struct(to=STRING), {"uniqueBy": "too"}, "got no column `too` (did you mean `to`?), only: `to`"),
-        (struct(a=INT, b=INTERVAL, data=STRING), {"uniqueBy": "a,b"}, "column `b` to be of types that JSON can hold"),
-        (struct(data=STRING, deduplication=STRING), {"uniqueBy": "data"}, "one of `uniqueBy` and a column `dedup"),
-        (struct(a=INT), {"uniqueBy": "a", "deduplication": "x"}, "one of `uniqueBy` and an id in `deduplication`"),
-        (struct(a=INT), {"deduplication": '{"ttl": 5}'}, "ids, as option `deduplication` is set"),
-        (struct(order=STRING), {"jobIdColumn": "oder"}, "columns in `jobIdColumn`, got no column `oder` (did you mean"),
-        (struct(order=DOUBLE), {"jobIdColumn": "order"}, "expected column `order` to be STRING, or an integer"),
-        (struct(data=STRING, order=STRING, jobId=STRING), {"jobIdColumn": "order"}, "and a column `jobId`, got both"),
-    ],
-)
-def test_wrong_columns_with_ids_are_refused(schema: StructType, options: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError) as error:
-        plan(schema, **options)
-    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -161,24 +168,6 @@ def test_integers_in_the_column_with_ids_are_refused_for_bullmq() -> None:
 def test_the_error_about_a_missing_queue_mentions_catalog_tables() -> None:
     with pytest.raises(OptionError, match=r"expected an option `queue`, or a column `queue`.*TEMPORARY VIEW"):
         plan_rows(struct(data=STRING), parse_options({}, WriteOptions))
-
-
-@pytest.mark.parametrize(
-    ("schema", "named", "message"),
-    [
-        (struct(to=STRING, delay=INT), "dely", "got: 'dely' (did you mean `delay`?)"),
-        (struct(to=STRING, delay=INT), "to", "expected `jobColumns` to list some of the settings name, jobId, "),
-        (struct(to=STRING, delay=INT), "runAt, delay", "got no column `runAt`, only: `to`, `delay`"),
-        (struct(to=STRING, delay=STRING), "delay", "expected column `delay` to be an integer (ms), got: STRING"),
-        (struct(name=STRING, priority=INT), "name,priority", "got only: `name`, `priority`"),
-        (struct(data=STRING, delay=INT), "delay", "`jobColumns` is for a DataFrame without a column `data`"),
-    ],
-    ids=lambda value: value.simpleString() if isinstance(value, StructType) else "",
-)
-def test_job_columns_that_can_not_be_settings_are_refused(schema: StructType, named: str, message: str) -> None:
-    with pytest.raises(OptionError) as error:
-        plan(schema, jobColumns=named)
-    assert message in str(error.value)
 
 
 def test_a_column_queue_is_used_if_job_columns_lists_it() -> None:
@@ -239,19 +228,6 @@ def test_payload_columns_named_like_settings_are_reported_once(own_log: pytest.L
         plan(struct(data=STRING, delay=INT))
     (said,) = own_log.messages
     assert "including the columns `Name`, `delay`: list those that are settings" in said
-
-
-def test_null_fields_are_left_out() -> None:
-    both = struct(a=INT, b=INT)
-    assert read(both, [(1, None)])["data"] == ['{"a":1}']
-    assert read(struct(data=both), [({"a": 1},)])["data"] == ['{"a":1}']
-
-
-@pytest.mark.parametrize("name", ["data", "opts"])
-def test_text_that_is_not_json_is_an_error_with_its_row(name: str) -> None:
-    bad = ("{'", "{}") if name == "data" else ("{}", "{'")
-    with pytest.raises(OptionError, match=f"row 1: expected `{name}` to be JSON, got: "):
-        read(struct(data=STRING, opts=STRING), [("{}", "{}"), bad])
 
 
 @pytest.mark.parametrize(

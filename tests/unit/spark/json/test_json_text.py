@@ -290,18 +290,12 @@ def test_the_first_text_that_is_not_json_is_named(texts: list[str | None], befor
 
 
 def test_an_error_shows_the_text_that_is_not_json() -> None:
-    for text in ("{'a': 1}", '{"a": 1', "NaN", '{"a": Infinity}', "", '{"a": 1} x'):
+    for text in ("{'a': 1}", '{"a": 1', "NaN", '{"a": Infinity}', "", '{"a": 1} x', "x" * 10_000):
         with pytest.raises(OptionError) as error:
             check_json(pa.array([None, "{}", text]), "data", range(7, 10))
-        assert f"row 9: expected `data` to be JSON, got: {text!r}" in str(error.value)
+        shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+        assert f"row 9: expected `data` to be JSON, got: {shown!r}" in str(error.value)
         assert "to_json()" in str(error.value)
-
-
-def test_a_long_text_is_cut_in_the_error() -> None:
-    text = "x" * 10_000
-    with pytest.raises(OptionError, match=f"'{'x' * MAX_SHOWN}…'") as error:
-        check_json(pa.array([text]), "data", [0])
-    assert len(str(error.value)) < MAX_SHOWN + 300
 
 
 EPOCH = datetime(1970, 1, 1)

@@ -78,19 +78,6 @@ def test_an_invalid_limit_or_date_is_an_error() -> None:
             is_over(repeat, NOON)
 
 
-def test_a_schedule_is_over_after_its_last_job_or_day() -> None:
-    assert [is_over({"limit": 3, "count": count}, NOON) for count in (1, 2, 3)] == [False, False, True]
-    assert [is_over({"limit": "3", "count": str(count)}, NOON) for count in (1, 2, 3)] == [False, False, True]
-    assert [is_over({"endDate": NOON + ms}, NOON) for ms in (1, 0, -1)] == [False, False, True]
-    assert not is_over({}, NOON)
-
-
-def test_start_and_end_dates_limit_the_next_time() -> None:
-    start = {"startDate": NOON + 30 * HOUR, "tz": "UTC"}
-    assert next_of_pattern(start, "0 12 * * *", NOON, classic=False) == NOON + 48 * HOUR
-    assert next_of_pattern({"endDate": NOON + HOUR, "tz": "UTC"}, "0 12 * * *", NOON, classic=False) is None
-
-
 def test_a_pattern_or_zone_that_is_not_a_text_or_options_that_are_no_object_are_an_error() -> None:
     wrong: list[tuple[Any, Any]] = [(5, "UTC"), ("* * * * *", True), (["*"], None)]
     for pattern, zone in wrong:
