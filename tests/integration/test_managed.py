@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from spark_bull import BullQueue, LocalWorker
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.ops.prometheus.collect import Export, collect
-from tests.support.managed import LIMITS
+from tests.support.managed import LIMITS, managed
 from tests.support.verbs import VERBS, doctor, redis_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.web import serving
@@ -51,20 +50,22 @@ def test_all_verbs_work_within_the_limits_of_managed_services(
 ) -> None:
     # Without CLIENT UNBLOCK, nothing can end a wait.
     monkeypatch.setattr("spark_bull.run.slot.slot_queue.IDLE_S", 0.1)
-    with ExitStack() as stack, own_log.at_level(logging.WARNING, "spark_bull"):
-        managed = LIMITS[limit](stack, tmp_path)
-        proxy = managed.proxy
-        admin = stack.enter_context(Redis.from_url(managed.server.url, protocol=2))
+    with (
+        managed(limit, tmp_path) as service,
+        own_log.at_level(logging.WARNING, "spark_bull"),
+        Redis.from_url(service.server.url, protocol=2) as admin,
+    ):
+        proxy = service.proxy
         for verb, use in {**VERBS, "doctor": doctor, "wait": work_and_listen}.items():
             for key in admin.scan_iter():
                 admin.unlink(key)
-            with BullQueue("q", url=managed.url, protocol=protocol) as queue:
+            with BullQueue("q", url=service.url, protocol=protocol) as queue:
                 queue.add({"n": 0})
                 use(queue)
                 if proxy is not None:
                     wait_until(lambda: not proxy.open, f"the proxy to end all connections of {verb}")
                 assert queue.counts()
-        with BullQueue("q", url=managed.url, protocol=protocol) as queue:
+        with BullQueue("q", url=service.url, protocol=protocol) as queue:
             shown = limit in SHOW_CONNECTIONS
             assert ("spark_bull_workers" in families_of(queue)) == shown
             with serving(**redis_of(queue), read_token=None, write_token=None) as web:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from redis import Redis
 from spark_bull import BullQueue, EmbeddedRedis, Worker
 from spark_bull.spark.platform.requirements import start_query
 from tests.spark.conftest import Bull
-from tests.support.managed import LIMITS
+from tests.support.managed import managed
 from tests.support.redis_servers import PASSWORD, RedisCluster, rules
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -34,9 +33,8 @@ def urls(
 ) -> Iterator[Urls]:
     """The URL of each verb: with a user of its own, or without one for the cluster and the limits of services."""
     if request.param == "managed":
-        with ExitStack() as stack:
-            managed = LIMITS["all at once"](stack, tmp_path_factory.mktemp("certificates"))
-            yield {"admin": managed.server.url, **dict.fromkeys(VERBS, managed.url)}
+        with managed("all at once", tmp_path_factory.mktemp("certificates")) as service:
+            yield {"admin": service.server.url, **dict.fromkeys(VERBS, service.url)}
     elif request.param == "cluster":
         with RedisCluster(2) as cluster:
             home = cluster.home(f"{PREFIX}:")
