@@ -102,6 +102,7 @@ def _refusal(client: Redis) -> str:
 
 
 SLOTS = 16_384
+_OK = b"cluster_state:ok"
 #: A cluster that lacks a slot refuses all calls.
 _A_SLOT = 0
 
@@ -122,7 +123,7 @@ def become_cluster(client: Redis) -> None:
 
 
 def is_cluster_ready(client: Redis) -> bool:
-    return b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True)
+    return _OK in client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True)
 
 
 STATES = {
@@ -191,15 +192,15 @@ class RedisCluster:
             self._stack.enter_context(server)
         bounds = [SLOTS * number // len(self.primaries) for number in range(len(self.primaries) + 1)]
         for server, first, end in zip(self.primaries, bounds, bounds[1:], strict=False):
-            self._call(server, "CLUSTER", "ADDSLOTS", *range(first, end))
+            ask(server, "CLUSTER", "ADDSLOTS", *range(first, end))
         for number, server in enumerate(self.servers):
             # The epochs of nodes must differ, or they take time to agree.
-            self._call(server, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-            self._call(self.primaries[0], "CLUSTER", "MEET", "127.0.0.1", server.port)
+            ask(server, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            ask(self.primaries[0], "CLUSTER", "MEET", "127.0.0.1", server.port)
         wait_until(lambda: all(map(self._knows_all, self.servers)), "the nodes to have met")
         for number, server in enumerate(self.replicas):
             primary = self.primaries[number % len(self.primaries)]
-            self._call(server, "CLUSTER", "REPLICATE", self._call(primary, "CLUSTER", "MYID"))
+            ask(server, "CLUSTER", "REPLICATE", ask(primary, "CLUSTER", "MYID"))
         wait_until(lambda: all(map(self.is_complete, self.servers)), "the cluster to be ready")
         return self
 
@@ -218,7 +219,7 @@ class RedisCluster:
         """The server that has the slot of a key now."""
         asked = next(server for server in self.servers if server.running)
         slot = key_slot(key.encode())
-        for first, last, (_, port, *_), *_ in raw_slots(asked):
+        for first, last, (_, port, *_), *_ in ask(asked, "CLUSTER", "SLOTS"):
             if first <= slot <= last:
                 return next(server for server in self.servers if server.port == port)
         raise LookupError(f"no node has slot {slot}")
@@ -228,7 +229,7 @@ class RedisCluster:
         old = self.home(key)
         with Redis.from_url(old.url) as client:
             client.set(f"{key}:replicated", 1)
-            wait_until(lambda: client.execute_command("WAIT", 1, 1_000), "the replica to have all writes")
+            wait_until(lambda: client.wait(1, 1_000), "the replica to have all writes")
         old.kill()
         running = [server for server in self.servers if server.running]
         wait_until(lambda: self.home(key) is not old and self.is_complete(running[0]), "a fail-over")
@@ -236,30 +237,23 @@ class RedisCluster:
 
     def is_complete(self, server: EmbeddedRedis) -> bool:
         """Whether a node serves, and knows the primaries of all slots and all replicas that run."""
-        with Redis.from_url(server.url) as client:
-            slots = raw_slots(server)
-            known = sum(len(nodes) - 1 for _, _, *nodes in slots)
-            running = sum(one.running for one in self.servers) - len(self.primaries)
-            # Without `cluster-require-full-coverage`, a node is ready before it knows which node has which slots.
-            complete = sum(last - first + 1 for first, last, *_ in slots) == SLOTS
-            return is_cluster_ready(client) and complete and known >= running
+        slots = ask(server, "CLUSTER", "SLOTS")
+        known = sum(len(nodes) - 1 for _, _, *nodes in slots)
+        running = sum(one.running for one in self.servers) - len(self.primaries)
+        # Without `cluster-require-full-coverage`, a node is ready before it knows which node has which slots.
+        complete = sum(last - first + 1 for first, last, *_ in slots) == SLOTS
+        return _OK in ask(server, "CLUSTER", "INFO") and complete and known >= running
 
     def _knows_all(self, server: EmbeddedRedis) -> bool:
-        with Redis.from_url(server.url) as client:
-            info = client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True)
-            return is_cluster_ready(client) and b"cluster_known_nodes:%d\r" % len(self.servers) in info
-
-    @staticmethod
-    def _call(server: EmbeddedRedis, *command: object) -> object:
-        with Redis.from_url(server.url) as client:
-            return client.execute_command(*command)
+        info = ask(server, "CLUSTER", "INFO")
+        return _OK in info and b"cluster_known_nodes:%d\r" % len(self.servers) in info
 
 
-def raw_slots(server: EmbeddedRedis) -> list[list[Any]]:
-    """The ranges of slots that a node knows: first and last slot, and the nodes as host, port and id."""
+def ask(server: EmbeddedRedis, *command: object) -> Any:
+    """The reply of a server as it comes."""
     with Redis.from_url(server.url) as client:
-        client.response_callbacks.pop("CLUSTER SLOTS", None)
-        return client.execute_command("CLUSTER", "SLOTS")
+        client.response_callbacks.clear()
+        return client.execute_command(*command)
 
 
 class Sentinels:
@@ -278,18 +272,15 @@ class Sentinels:
         program.symlink_to(redis_server())
         of_server = {"appendonly": "yes", "repl-diskless-sync-delay": "0", **(config or {})}
         self.servers = [EmbeddedRedis(of_server) for _ in range(2)]
-        own = {"requirepass": password} if password else {}
-        if watcher:
-            own["user"] = watcher
-        monitor = {"sentinel": f"monitor {self.NAME} 127.0.0.1 {self.servers[0].port} 1"}
-        self.sentinel = EmbeddedRedis(monitor | own, executable=program)
+        own = {"sentinel": f"monitor {self.NAME} 127.0.0.1 {self.servers[0].port} 1"}
+        own |= {name: value for name, value in {"requirepass": password, "user": watcher}.items() if value}
+        self.sentinel = EmbeddedRedis(own, executable=program)
         self._stack = ExitStack()
 
     def __enter__(self) -> Sentinels:
         primary, replica = (self._stack.enter_context(server) for server in self.servers)
-        with Redis.from_url(replica.url) as client:
-            client.execute_command("REPLICAOF", "127.0.0.1", primary.port)
-            wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
+        ask(replica, "REPLICAOF", "127.0.0.1", primary.port)
+        wait_until(lambda: b"master_link_status:up" in ask(replica, "INFO", "replication"), "the replica to follow")
         # A Sentinel that starts earlier looks for replicas once in 10 s.
         self._stack.enter_context(self.sentinel)
         return self
@@ -303,26 +294,20 @@ class Sentinels:
 
     @property
     def primary(self) -> EmbeddedRedis:
-        with Redis.from_url(self.sentinel.url) as client:
-            _, port = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.NAME)
-            return next(server for server in self.servers if server.port == int(port))
+        _, port = ask(self.sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.NAME)
+        return next(server for server in self.servers if server.port == int(port))
 
     def has_replica(self) -> bool:
         """Whether the Sentinel knows a replica that it can make the primary."""
-        with Redis.from_url(self.sentinel.url) as client:
-            reply = client.execute_command("SENTINEL", "MASTER", self.NAME)
-            state = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
-        with Redis.from_url(self.primary.url) as client:
-            online = client.info("replication").get("slave0", {}).get("state") == "online"
-        return int(state.get(b"num-slaves", state.get("num-slaves", 0))) > 0 and online
+        _, _, online = ask(self.primary, "ROLE")
+        return bool(ask(self.sentinel, "SENTINEL", "REPLICAS", self.NAME) and online)
 
     def begin_fail_over(self) -> bool:
         """Lets the replica take the place of the primary; whether the Sentinel knows the replica well enough."""
-        with Redis.from_url(self.sentinel.url) as client:
-            try:
-                client.execute_command("SENTINEL", "FAILOVER", self.NAME)
-            except ResponseError:
-                return False
+        try:
+            ask(self.sentinel, "SENTINEL", "FAILOVER", self.NAME)
+        except ResponseError:
+            return False
         return True
 
     def replace_primary(self) -> EmbeddedRedis:
@@ -330,12 +315,7 @@ class Sentinels:
         wait_until(self.has_replica, "the Sentinel to know the replica")
         old = self.primary
         # Before, a busy machine may not look like a lost primary.
-        with Redis.from_url(self.sentinel.url) as client:
-            client.execute_command("SENTINEL", "SET", self.NAME, "down-after-milliseconds", NODE_TIMEOUT_MS)
+        ask(self.sentinel, "SENTINEL", "SET", self.NAME, "down-after-milliseconds", NODE_TIMEOUT_MS)
         old.kill()
-        wait_until(lambda: self.primary is not old and self._is_replaced(), "a fail-over")
+        wait_until(lambda: self.primary is not old and ask(self.primary, "ROLE")[0] == b"master", "a fail-over")
         return old
-
-    def _is_replaced(self) -> bool:
-        with Redis.from_url(self.primary.url) as client:
-            return client.info("replication")["role"] == "master"

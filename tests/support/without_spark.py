@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -32,27 +33,6 @@ from tests.support.wait import Background
 from tests.support.worker import behave
 
 
-@dataclass(frozen=True)
-class _Task:
-    number: int
-    attempt: int = 0
-    batch: Identity | None = None
-
-    def get(self) -> _Task:
-        return self
-
-    def partitionId(self) -> int:
-        return self.number
-
-    def taskAttemptId(self) -> int:
-        return self.attempt
-
-    def getLocalProperty(self, name: str) -> str | None:
-        if self.batch is None:
-            return None
-        return {"sql.streaming.queryId": self.batch.app_id, "streaming.sql.batchId": str(self.batch.version)}[name]
-
-
 @dataclass
 class Sink:
     """A write, by default a batch that appends; `batch`: the identity of a micro-batch."""
@@ -75,7 +55,13 @@ class Sink:
     def attempt(self, rows: Sequence[dict[str, Any]]) -> CommitMessage:
         """Runs an attempt of the next task; Spark does not get its message."""
         batch = pa.RecordBatch.from_pylist(list(rows), schema=to_arrow_schema(self.schema))
-        with patch.object(staging_task, "TaskContext", _Task(len(self.messages), next(self.attempts), self.batch)):
+        number, attempt, properties = len(self.messages), next(self.attempts), {}
+        if self.batch is not None:
+            properties = {"sql.streaming.queryId": self.batch.app_id, "streaming.sql.batchId": str(self.batch.version)}
+        context = SimpleNamespace(
+            partitionId=lambda: number, taskAttemptId=lambda: attempt, getLocalProperty=properties.get
+        )
+        with patch.object(staging_task, "TaskContext", SimpleNamespace(get=lambda: context)):
             message: CommitMessage = self.sink.write(iter([batch]))
             return message
 
