@@ -23,7 +23,7 @@ from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE
 from tests.support.script_runner import HOSTS
-from tests.support.spark_submit import SparkSubmit, SubmittedDriver, bare_environment
+from tests.support.spark_submit import SubmittedDriver, bare_environment, submitted_driver
 from tests.support.wait import wait_until
 from tests.support.work_bench import Finisher
 
@@ -67,8 +67,7 @@ def two_hosts(
     folder = tmp_path_factory.mktemp("two_hosts")
     (folder / "my_jobs.py").write_text(MY_JOBS)
     files = package_zip, folder / "my_jobs.py"
-    submitted = SparkSubmit("local", folder, bare_environment(foreign_python), files, settings)
-    with submitted.driver() as driver:
+    with submitted_driver("local", folder, bare_environment(foreign_python), files, settings) as driver:
         driver.run(script_of(folder, "from script_runner import session\nsession()\n"))
         yield driver
 
@@ -128,10 +127,10 @@ def test_a_worker_whose_executors_do_not_reach_redis_says_so_and_fails(
 ) -> None:
     name = "only-the-driver-knows.invalid"
     url = own_redis().url.replace("127.0.0.1", name)
-    before = len(two_hosts.submitted.log)
+    before = len(two_hosts.log)
     said = two_hosts.run(script_of(tmp_path, UNREACHED), url, name)
     error = rf"expected Redis at {url}, but its host is unknown: .*\(on {re.escape(gethostname())}\)"
-    log = two_hosts.submitted.log[before:]
+    log = two_hosts.log[before:]
     # The slots on the other host may not have started yet.
     host = f"({'|'.join(HOSTS)})"
     assert re.search(rf"its slots on host {host} do not reach Redis: {error}", log)
@@ -236,7 +235,7 @@ def test_losing_an_executor_loses_no_job(
     jobs, lock_ms = 600, 24 * 3_600_000 if is_decommissioned else 10_000
     seen = tmp_path / "seen"
     seen.mkdir()
-    before = len(two_hosts.submitted.log)
+    before = len(two_hosts.log)
     queue.add_many(NewJob({"executors": 2 if n < jobs // 2 else 3}) for n in range(jobs))
     two_hosts.begin(script_of(tmp_path, PROCESS), redis_url, prefix, str(seen), str(lock_ms), str(jobs))
     wait_until(lambda: queue.counts()["completed"] > 100 or two_hosts.has_ended, "jobs to complete")
@@ -257,8 +256,8 @@ def test_losing_an_executor_loses_no_job(
     # As --py-files sends it: nothing of the package is installed.
     assert {Path(job.parsed("returnvalue")).parents[1].name for job in completed} == {"spark_bull.zip"}
     if is_decommissioned:
-        wait_until(lambda: "decommissioned" in two_hosts.submitted.log[before:], "the log of the driver")
-    log = two_hosts.submitted.log[before:]
+        wait_until(lambda: "decommissioned" in two_hosts.log[before:], "the log of the driver")
+    log = two_hosts.log[before:]
     assert ("decommissioned" in log) == is_decommissioned
     assert "its 16 slots take all cores, as Spark runs 4 tasks at the same time" in log
     assert "expected spark.speculation=false" in log
@@ -289,7 +288,7 @@ def submit(two_hosts: SubmittedDriver, redis_url: str, prefix: str) -> Callable[
 def test_each_script_runs_from_a_zip(
     submit: Callable[..., str], two_hosts: SubmittedDriver, redis_url: str, prefix: str, client: Redis
 ) -> None:
-    folder = two_hosts.submitted.folder
+    folder = two_hosts.folder
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     with BullQueue("q", **options) as queue, BullQueue("finished", **options) as finished:
         (folder / "in.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(20)))
@@ -345,7 +344,7 @@ def allocated(python_forks: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         "spark.dynamicAllocation.executorIdleTimeout": "2s",
     }
     environment = {**os.environ, VARIABLE: str(python_forks)}
-    with SparkSubmit("local-cluster[2,2,1024]", folder, environment, settings=settings).driver() as driver:
+    with submitted_driver("local-cluster[2,2,1024]", folder, environment, settings=settings) as driver:
         yield driver
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,43 +18,22 @@ def deal(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
     """
     hands: list[list[pytest.Item]] = [[] for _ in range(processes)]
     others, sessions = hands[: processes // 2] or hands, hands[processes // 2 :]
-    long, rest = split(items, lambda item: "slow" in marks(item))
-    with_session, rest = split(rest, uses_session)
-    apart, brief = split(rest, lambda item: bool(marks(item) & {"spark", "browser"}))
-    for item in long:
-        min(sessions if uses_session(item) else others, key=len).append(item)
-    for group in by_module(with_session):
-        min(sessions, key=len).extend(group)
-    for group in by_module(apart):
-        min(others, key=len).extend(group)
+    modules: dict[tuple[bool, Path], list[pytest.Item]] = defaultdict(list)
+    brief: list[pytest.Item] = []
+    for item in items:
+        marks = {marker.name for marker in item.iter_markers()}
+        uses_session = "spark" in getattr(item, "fixturenames", ())
+        if "slow" in marks:
+            min(sessions if uses_session else others, key=len).append(item)
+        elif uses_session or marks & {"spark", "browser"}:
+            modules[uses_session, item.path].append(item)
+        else:
+            brief.append(item)
+    for (uses_session, _), module in sorted(modules.items(), key=lambda one: len(one[1]), reverse=True):
+        min(sessions if uses_session else others, key=len).extend(module)
     dealt: list[pytest.Item] = []
     for number, hand in enumerate(hands):
         more = max(0, (len(items) - len(dealt)) // (processes - number) - len(hand))
         dealt += hand + brief[:more]
         del brief[:more]
     return dealt + brief
-
-
-def marks(item: pytest.Item) -> set[str]:
-    return {marker.name for marker in item.iter_markers()}
-
-
-def uses_session(item: pytest.Item) -> bool:
-    return "spark" in getattr(item, "fixturenames", ())
-
-
-def split(
-    items: list[pytest.Item], condition: Callable[[pytest.Item], bool]
-) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    chosen: tuple[list[pytest.Item], list[pytest.Item]] = [], []
-    for item in items:
-        chosen[not condition(item)].append(item)
-    return chosen
-
-
-def by_module(items: list[pytest.Item]) -> list[list[pytest.Item]]:
-    """The tests of each module, the largest module first."""
-    modules: dict[Path, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        modules[item.path].append(item)
-    return sorted(modules.values(), key=len, reverse=True)

@@ -12,7 +12,6 @@ import sysconfig
 import venv
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -79,73 +78,52 @@ COMMAND = Path(sysconfig.get_path("purelib")) / "pyspark" / "bin" / "spark-submi
 _RUNNER = Path(__file__).with_name("script_runner.py")
 
 
-@dataclass(frozen=True)
-class SparkSubmit:
-    """Starts programs in a folder, with the variables of an environment. What they log is in the file `log` there.
+@contextmanager
+def submitted_driver(
+    master: str,
+    folder: Path,
+    environment: Mapping[str, str],
+    files: tuple[Path, ...] = (),
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[SubmittedDriver]:
+    """Starts a driver in a folder, with the variables of an environment. What it logs is in the file `log` there.
 
     files: for --py-files. settings: for --conf.
     """
-
-    master: str
-    folder: Path
-    environment: Mapping[str, str]
-    files: tuple[Path, ...] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
-
-    def start(self, *arguments: str, prints: int = subprocess.PIPE) -> subprocess.Popen[str]:
-        """Starts a program with its arguments. prints: where its output goes, and what Python logs on the driver."""
-        settings = {"spark.ui.enabled": "false", "spark.executor.extraJavaOptions": JVM_OPTIONS, **self.settings}
-        command = [str(COMMAND), "--master", self.master, "--driver-java-options", LOG_OPTION]
-        for name, value in settings.items():
-            command += ["--conf", f"{name}={value}"]
-        if self.files:
-            command += ["--py-files", ",".join(map(str, self.files))]
-        with self._log.open("a") as log:
-            return subprocess.Popen(
-                [*command, *arguments],
-                cwd=self.folder,
-                env=self.environment,
-                stdout=prints,
-                stderr=log,
-                text=True,
-                start_new_session=True,
-            )
-
-    @property
-    def _log(self) -> Path:
-        return self.folder / "log"
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    @contextmanager
-    def driver(self) -> Iterator[SubmittedDriver]:
-        """Starts a driver that runs scripts one after the other, in one Spark session."""
-        with socket.create_server(("127.0.0.1", 0)) as server, self._log.open("a") as log:
-            server.settimeout(PATIENCE_S)
-            with self.start(str(_RUNNER), str(server.getsockname()[1]), prints=log.fileno()) as process:
-                try:
-                    connection, _ = server.accept()
-                    connection.settimeout(PATIENCE_S)
-                    with connection, connection.makefile("rw") as lines:
-                        driver = SubmittedDriver(self, process, lines)
-                        yield driver
-                        connection.shutdown(socket.SHUT_RDWR)
-                    if not driver.is_busy:
-                        process.wait(PATIENCE_S)
-                finally:
-                    if process.poll() is None:
-                        os.killpg(process.pid, signal.SIGKILL)
+    own = {"spark.ui.enabled": "false", "spark.executor.extraJavaOptions": JVM_OPTIONS, **(settings or {})}
+    command = [str(COMMAND), "--master", master, "--driver-java-options", LOG_OPTION]
+    command += [word for name, value in own.items() for word in ("--conf", f"{name}={value}")]
+    command += ["--py-files", ",".join(map(str, files))] if files else []
+    with socket.create_server(("127.0.0.1", 0)) as server, (folder / "log").open("a") as log:
+        server.settimeout(PATIENCE_S)
+        command += [str(_RUNNER), str(server.getsockname()[1])]
+        started = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log, start_new_session=True)
+        with started as process:
+            try:
+                connection, _ = server.accept()
+                connection.settimeout(PATIENCE_S)
+                with connection, connection.makefile("rw") as lines:
+                    driver = SubmittedDriver(folder, process, lines)
+                    yield driver
+                    connection.shutdown(socket.SHUT_RDWR)
+                if not driver.is_busy:
+                    process.wait(PATIENCE_S)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 class SubmittedDriver:
-    def __init__(self, submitted: SparkSubmit, process: subprocess.Popen[str], lines: TextIO) -> None:
-        self.submitted = submitted
-        self._process = process
-        self._lines = lines
+    """Runs scripts one after the other, in one Spark session."""
+
+    def __init__(self, folder: Path, process: subprocess.Popen[bytes], lines: TextIO) -> None:
+        self.folder, self._process, self._lines = folder, process, lines
         #: Whether a script may still run.
         self.is_busy = False
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
 
     def run(self, script: Path, *arguments: str) -> str:
         self.begin(script, *arguments)
@@ -161,7 +139,7 @@ class SubmittedDriver:
         """Waits until the script has ended, and returns what it has printed."""
         code, printed = json.loads(self._lines.readline() or '[1, "the driver ended"]')
         self.is_busy = False
-        assert code == 0, printed[-2000:] + self.submitted.log[-4000:]
+        assert code == 0, printed[-2000:] + self.log[-4000:]
         return str(printed)
 
     @property
