@@ -237,6 +237,13 @@ def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) 
     return open_queue(protocol=getattr(request, "param", "bullmq"))
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedRedis]:
+    """A separate server for the tests of a module."""
+    with EmbeddedRedis() as server:
+        yield server
+
+
 @pytest.fixture
 def own_redis() -> Iterator[Callable[..., EmbeddedRedis]]:
     """Starts separate servers, which a test may fill, block or kill: `own_redis({"maxmemory": "4mb"})`."""

@@ -29,12 +29,6 @@ PREFIX = "own"
 each_dialect = pytest.mark.parametrize("dialect", ["bull-1", "bullmq"])
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis() as server:
-        yield server
-
-
 @pytest.fixture
 def own(server: EmbeddedRedis) -> Iterator[Redis]:
     """A server without keys, so that each key is one of the test."""

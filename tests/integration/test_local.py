@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,12 +20,6 @@ from tests.support.network import BUS_DISTANCE, own_ports
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis() as server:
-        yield server
 
 
 def client_of(server: EmbeddedRedis) -> redis.Redis:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +39,6 @@ from tools.public_names import private_keys
 
 Left = tuple[Place, dict[str, Any]]
 VERSIONS = sorted(FOLDER.glob("*.json"))
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis() as server:
-        yield server
 
 
 @pytest.fixture(params=VERSIONS, ids=lambda file: file.stem)

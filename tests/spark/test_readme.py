@@ -28,12 +28,6 @@ from tests.support.examples import (
 from tests.support.wait import wait_until
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis() as server:
-        yield server
-
-
 @pytest.fixture
 def session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSession]:
     """A new session, without the views, data sources and queries of other tests."""

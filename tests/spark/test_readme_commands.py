@@ -61,12 +61,6 @@ SUBMIT_OPTIONS = {"--py-files", "--master", "--deploy-mode", "--conf", "--packag
 SCOPES = {"dispatch": WriteOptions, "work": WorkOptions, "collect": CollectOptions, "report": ReadOptions}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedRedis]:
-    with EmbeddedRedis() as server:
-        yield server
-
-
 @pytest.fixture
 def site() -> Iterator[ExitStack]:
     """Ends the server that a block asks."""

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from socket import gethostname
 from tempfile import TemporaryDirectory
@@ -62,11 +62,8 @@ class Place:
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.client = url, Redis.from_url(url)
-        self.sealed: dict[str, Any] = {
-            "encrypt_with": "a=env:LEFT_SECRET",
-            "offload_to": str(folder),
-            "offload_above": 300,
-        }
+        self.sealed: dict[str, Any] = {"encrypt_with": "a=env:LEFT_SECRET", "offload_to": str(folder)}
+        self.sealed["offload_above"] = 300
 
     def options(self, queue: str, protocol: str = "bullmq", **given: str) -> dict[str, str]:
         """The options of a write or read in Spark."""
@@ -107,6 +104,11 @@ def _die(sink: Sink, rows: Sequence[dict[str, Any]], script: str, number: int = 
         sink.commit()
 
 
+def _write(sink: Sink, rows: Sequence[dict[str, Any]]) -> None:
+    sink.task(rows)
+    sink.commit()
+
+
 def _numbers(count: int, **more: Any) -> list[dict[str, Any]]:
     return [{"n": n, "queue": None, "key": None, **more} for n in range(count)]
 
@@ -122,20 +124,13 @@ def leave_writes(place: Place) -> None:
     _die(Sink(place.options("flows", chunkSize="2"), _FLOWS), flows, "commit_flows", 2)
     for queue in ("graph", "relays", "released"):
         sink = graph_sink(place.options(queue, chunkSize="2"), rows_of(GRAPH))
-        if queue == "graph":
-            with dying_at("commit_graph", 2):
-                sink.commit()
-        else:
+        with dying_at("commit_graph", 2) if queue == "graph" else nullcontext():
             sink.commit()
     bench = place.bench("released")
     bench.work(completed(bench.claim()))
     schedulers = [{"id": f"s{n}", "pattern": "0 0 * * *", "data": str(n)} for n in range(4)]
-    _die(
-        ScheduleSink(place.options("scheduled", mode="schedule", chunkSize="1"), _SCHEDULERS),
-        schedulers,
-        "commit_schedules",
-        3,
-    )
+    sink = ScheduleSink(place.options("scheduled", mode="schedule", chunkSize="1"), _SCHEDULERS)
+    _die(sink, schedulers, "commit_schedules", 3)
     place.queue("managed").add_many([NewJob(n, job_id=f"m{n}") for n in range(4)])
     with TemporaryDirectory() as results:
         given = {"mode": "manage", "action": "remove", "resultPath": results, "chunkSize": "1"}
@@ -144,9 +139,7 @@ def leave_writes(place: Place) -> None:
     callback = '{"queue": "reports", "data": {"day": 1}}'
     _die(Sink(place.options("called-back", onFinish=callback, chunkSize="2"), ROWS), _numbers(6), "commit", 3)
     given = {"keepIds": "true", "txnAppId": "nightly", "txnVersion": "7"}
-    sink = Sink(place.options("known", **given), ROWS)
-    sink.task(_numbers(3))
-    sink.commit()
+    _write(Sink(place.options("known", **given), ROWS), _numbers(3))
     stage(place.queue("staged").handle, "gone.0.0", [NewJob(1)])
     for start, script, valid_ms in (("undecided", "confirm", 1), ("confirmed", "open", HOUR_MS)):
         own = [row for name in "ab" for row in _numbers(12, queue=f"{start}-{name}")]
@@ -198,9 +191,7 @@ def leave_queues(place: Place) -> None:
     for dialect in DIALECTS[1:]:
         place.queue(f"daily-{dialect}", dialect).upsert_scheduler("report", pattern="0 0 * * *", data={"n": 1})
     rows = [{"n": n, "queue": None, "key": key} for n, key in enumerate("aabab")]
-    sink = Sink(place.options("sequences", sequenceBy="key"), ROWS)
-    sink.task(rows)
-    sink.commit()
+    _write(Sink(place.options("sequences", sequenceBy="key"), ROWS), rows)
     bench = place.bench("sequences")
     bench.work(completed(bench.claim(2)))
     for limits in (TWO_AT_ONCE, THREE_PER_HOUR):
@@ -212,9 +203,7 @@ def leave_queues(place: Place) -> None:
         outcomes = Outcomes(found.token)
         outcomes.complete(found.jobs[0].id, "1")
         bench.work(outcomes, work_settings=settings(limits))
-    sink = Sink(place.options("logical", shards="2"), ROWS)
-    sink.task(_numbers(4))
-    sink.commit()
+    _write(Sink(place.options("logical", shards="2"), ROWS), _numbers(4))
     place.queue("expiring").add({}, expire_after_ms=1)
     place.queue("closed").add({})
     place.queue("closed").close_intake()

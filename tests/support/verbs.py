@@ -50,14 +50,9 @@ def process(queue: BullQueue) -> None:
         LocalWorker(queue.name, lambda job: job.data["n"], **given),
         Promoter(queues=[queue.name], **given) as promoter,
     ):
-        wait_until(lambda: "completed" in states(queue), "the job to complete")
+        completed = queue.handle.keys["completed"]
+        wait_until(lambda: queue.handle.connection.call("EXISTS", completed), "the job to complete")
         wait_until(lambda: promoter.running, "the promoter to run")
-
-
-def states(queue: BullQueue) -> list[str]:
-    keys, connection = queue.handle.keys, queue.handle.connection
-    there = connection.call("EXISTS", keys["completed"])
-    return ["completed"] if there else []
 
 
 def collect(queue: BullQueue) -> None:
