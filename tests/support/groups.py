@@ -75,13 +75,13 @@ def end_windows(bench: WorkBench, hours: int = 2) -> None:
         bench.client.zadd(bench.key("group_delayed"), {place + b"\0%d" % (int(score) - hours * HOUR_MS * 4096): 0})
 
 
-def end_rests(bench: WorkBench, hours: int = 2) -> None:
+def end_rests(bench: WorkBench) -> None:
     """Moves the ends of all rests, and the next checks of groups, back."""
-    move_back(bench, "group_checks", hours * HOUR_MS)
+    move_back(bench, "group_checks", 2 * HOUR_MS)
     for member in bench.client.zrange(bench.key("group_own"), 0, -1):
         own = msgpack.unpackb(member[16:])
         if "rests_until" in own:
-            own["rests_until"] -= hours * HOUR_MS
+            own["rests_until"] -= 2 * HOUR_MS
             bench.client.zrem(bench.key("group_own"), member)
             bench.client.zadd(bench.key("group_own"), {member[:16] + msgpack.packb(own): 0})
 

@@ -24,11 +24,11 @@ def rows_of(graph: Mapping[str, Sequence[str] | None], data: Mapping[str, str] |
     ]
 
 
-def graph_sink(options: Mapping[str, str], rows: Sequence[dict[str, Any]], tasks: int = 3) -> Sink:
-    """A write whose rows were staged by several tasks."""
+def graph_sink(options: Mapping[str, str], rows: Sequence[dict[str, Any]]) -> Sink:
+    """A write whose rows were staged by three tasks."""
     sink = Sink({"queue": "q", "chunkSize": "50", **options}, ROWS)
-    for number in range(tasks):
-        sink.task(rows[number::tasks])
+    for number in range(3):
+        sink.task(rows[number::3])
     return sink
 
 

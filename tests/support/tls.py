@@ -21,12 +21,12 @@ _HANDSHAKE = b"\x16"
 class Authority:
     """Signs certificates. folder: for the files."""
 
-    def __init__(self, folder: Path, name: str = "ca") -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.certificate, self._key = folder / f"{name}.crt", folder / f"{name}.key"
+        self.certificate, self._key = folder / "ca.crt", folder / "ca.key"
         _openssl(
             *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"),
-            *("-subj", f"/CN={name}", "-keyout", self._key, "-out", self.certificate),
+            *("-subj", "/CN=ca", "-keyout", self._key, "-out", self.certificate),
             # Python 3.13 wants them.
             *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
         )

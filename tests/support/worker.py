@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -108,27 +109,23 @@ class OurWorker(Background):
 
     def run_here(self, meanwhile: Callable[[], object]) -> None:
         """Runs in this thread, the main one as in Spark's tasks, until `meanwhile` has ended in another thread."""
-        errors: list[BaseException] = []
         over = threading.Event()
 
         def attend() -> None:
             try:
                 meanwhile()
-            except BaseException as error:
-                errors.append(error)
-            assert self.control.request("stop")
-            while not over.wait(0.05):
-                self.control.unblock()
+            finally:
+                assert self.control.request("stop")
+                while not over.wait(0.05):
+                    self.control.unblock()
 
-        thread = threading.Thread(target=attend, daemon=True)
-        thread.start()
-        try:
-            self.stats = self.loop.run()
-        finally:
-            over.set()
-            thread.join()
-        if errors:
-            raise errors[0]
+        with ThreadPoolExecutor(1) as pool:
+            attended = pool.submit(attend)
+            try:
+                self.stats = self.loop.run()
+            finally:
+                over.set()
+        attended.result()
 
     def stop(self) -> None:
         assert self.control.request("stop")

@@ -14,15 +14,13 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 DAY_MS = 86_400_000
 
 
-def stage(
-    handle: QueueHandle, attempt: str, jobs: Sequence[NewJob], chunk_size: int = 500, ttl_ms: int = DAY_MS
-) -> StagedPart:
+def stage(handle: QueueHandle, attempt: str, jobs: Sequence[NewJob], chunk_size: int = 500) -> StagedPart:
     """Stages jobs as one task attempt does."""
     builder = ChunkBuilder(chunk_size, 1 << 20)
     columns = encode(handle.dialect, rows_of(jobs), {}, range(len(jobs)))
     chunks = [*builder.add(columns), *builder.flush()]
     key = handle.keys.stage(attempt)
-    stage_chunks(handle.connection, [StagedChunk(key, n, packed) for n, (_, packed) in enumerate(chunks)], ttl_ms)
+    stage_chunks(handle.connection, [StagedChunk(key, n, packed) for n, (_, packed) in enumerate(chunks)], DAY_MS)
     return StagedPart(key, len(chunks), len(jobs))
 
 
