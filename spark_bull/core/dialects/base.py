@@ -389,11 +389,8 @@ class Dialect(ABC):
 
 def with_bare_marks(opts: Mapping[str, Any]) -> str:
     """Options as JSON text, with marks without quotes, and RawJson unchanged."""
-    return "{" + ",".join(f"{json_text('opts', key)}:{_bare(key, opts[key])}" for key in opts) + "}"
-
-
-def _bare(key: str, value: Any) -> str:
-    return value if value == MARKS.get(key) else json_text("opts", value)
+    texts = {key: value if value == MARKS.get(key) else json_text("opts", value) for key, value in opts.items()}
+    return "{" + ",".join(f"{json_text('opts', key)}:{text}" for key, text in texts.items()) + "}"
 
 
 #: One encoder for all calls, as making one takes longer than encoding a short text.

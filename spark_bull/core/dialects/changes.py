@@ -92,7 +92,7 @@ def _encoded(dialect: Dialect, row: Mapping[str, Any], base_of: Callable[[str], 
         if column not in row:
             raise OptionError(f"expected a value in column `{column}` for the action {name}, got none")
     used = {column: row[column] for column in (*action.needs, *action.takes) if column in row}
-    used = {column: _CHECKS.get(column, _unchecked)(dialect, column, value) for column, value in used.items()}
+    used |= {column: check(dialect, column, used[column]) for column, check in _CHECKS.items() if column in used}
     check_encodable("change", used)
     encoded = {COLUMNS[column]: value for column, value in used.items()}
     encoded |= {"id": str(job_id), "action": name.replace("-", "_")}
@@ -115,19 +115,11 @@ def action_of(dialect: Dialect, name: str) -> Action:
     return action
 
 
-def _unchecked(dialect: Dialect, name: str, value: Any) -> Any:
-    return value
-
-
 def _delay(dialect: Dialect, name: str, value: Any) -> Any:
     if not isinstance(value, int) or isinstance(value, bool):
         raise expected(name, "ms >= 0", value)
     check_eta(None, value, None)
     return value
-
-
-def _priority(dialect: Dialect, name: str, value: Any) -> Any:
-    return dialect.check_priority(value)
 
 
 def _json(dialect: Dialect, name: str, value: Any) -> Any:
@@ -141,7 +133,7 @@ def _json(dialect: Dialect, name: str, value: Any) -> Any:
 #: Checks of columns, which return the value that is stored.
 _CHECKS: Final[Mapping[str, Callable[[Dialect, str, Any], Any]]] = {
     "delay": _delay,
-    "priority": _priority,
+    "priority": lambda dialect, _, value: dialect.check_priority(value),
     "data": _json,
     "returnvalue": _json,
 }

@@ -43,7 +43,11 @@ def dialect_of(keys: QueueKeys, protocol: str, *, guesses: bool) -> RoundTrips[D
 
     Raises DialectError when the queue's keys can't belong to the given dialect, QueueDamaged for a damaged key.
     """
-    return (yield from _found(keys, protocol, guesses=guesses)) or _fallback(keys)
+    found = yield from _found(keys, protocol, guesses=guesses)
+    if found is not None:
+        return found
+    log.info("queue %s does not exist yet: using protocol %s (option `protocol`)", keys.queue, FALLBACK)
+    return DIALECTS[FALLBACK]
 
 
 def found_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect | None:
@@ -56,15 +60,17 @@ def _found(keys: QueueKeys, protocol: str, *, guesses: bool) -> RoundTrips[Diale
     if protocol == "auto":
         dialect = yield from _detected(keys, signs, guesses=guesses)
     else:
-        dialect = yield from _checked_by_signs(keys, signs, protocol)
+        dialect = DIALECTS[protocol]
+        for shown in (yield from _evidence(keys, signs)):
+            if protocol not in shown.by:
+                found = " or ".join(sorted(shown.by))
+                raise DialectError(
+                    f"expected queue {keys.queue} to speak {protocol} (option `protocol`), but it speaks {found}: "
+                    f"{shown.what}; leave `protocol` out, or use another queue or prefix"
+                )
     if dialect is not DIALECTS["bullmq"]:
         return dialect
     return (yield from _older(keys, signs)) or dialect
-
-
-def _fallback(keys: QueueKeys) -> Dialect:
-    log.info("queue %s does not exist yet: using protocol %s (option `protocol`)", keys.queue, FALLBACK)
-    return DIALECTS[FALLBACK]
 
 
 def _detected(keys: QueueKeys, signs: _Signs, *, guesses: bool) -> RoundTrips[Dialect | None]:
@@ -102,17 +108,6 @@ def checked_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> D
     found = run(connection, _found(keys, protocol, guesses=False))
     assert found is not None
     return found
-
-
-def _checked_by_signs(keys: QueueKeys, signs: _Signs, protocol: str) -> RoundTrips[Dialect]:
-    for shown in (yield from _evidence(keys, signs)):
-        if protocol not in shown.by:
-            found = " or ".join(sorted(shown.by))
-            raise DialectError(
-                f"expected queue {keys.queue} to speak {protocol} (option `protocol`), but it speaks {found}: "
-                f"{shown.what}; leave `protocol` out, or use another queue or prefix"
-            )
-    return DIALECTS[protocol]
 
 
 def others_spoken(connection: Connection, keys: QueueKeys, dialect: str) -> str:

@@ -108,11 +108,8 @@ def parse_arguments(arguments: Mapping[str, Any], scope: type[S]) -> S:
     for name in options:
         if name not in options_in(scope):
             raise unknown_option(name, scope)
-    return parse_options(as_texts(options) | _redis_options(arguments.get("redis")), scope)
-
-
-def _redis_options(redis: Mapping[str, str] | None) -> dict[str, str]:
-    return {f"{REDIS_PREFIX}{name}": str(value) for name, value in (redis or {}).items()}
+    redis = {f"{REDIS_PREFIX}{name}": str(value) for name, value in (arguments.get("redis") or {}).items()}
+    return parse_options(as_texts(options) | redis, scope)
 
 
 def as_texts(options: Mapping[str, Any]) -> dict[str, str]:
@@ -151,7 +148,11 @@ def _check_together(given: Mapping[str, Any], scope: type[Options]) -> None:
     if "group" in given and limiter is not None and limiter.group_key is not None:
         raise OptionError("expected one of `group` and a `limiter` with `groupKey`, got both: leave one out")
     if given.get("sequenceBy"):
-        _check_sequence(given)
+        if "onFinish" in given:
+            raise OptionError("expected one of `onFinish` and `sequenceBy`, got both: a job has one parent")
+        policy = given.get("onFailure")
+        if policy not in (None, "ignore", "fail"):
+            raise OptionError(f"expected `onFailure` to be ignore or fail with `sequenceBy`, got: {policy!r}")
     for name in ("url", "shardUrls"):
         if name in given:
             check_url(given[name], scope.spelled(name))
@@ -161,10 +162,3 @@ def _check_trigger(kind: str, least: int | None, most: int | None) -> None:
     if least is not None and most is not None and least > most:
         least_name, most_name = (f"{end}{kind.capitalize()}PerTrigger" for end in ("min", "max"))
         raise OptionError(f"expected `{least_name}` to be at most `{most_name}` ({most:,}), got: {least:,}")
-
-
-def _check_sequence(given: Mapping[str, Any]) -> None:
-    if "onFinish" in given:
-        raise OptionError("expected one of `onFinish` and `sequenceBy`, got both: a job has one parent")
-    if given.get("onFailure") not in (None, "ignore", "fail"):
-        raise OptionError(f"expected `onFailure` to be ignore or fail with `sequenceBy`, got: {given['onFailure']!r}")

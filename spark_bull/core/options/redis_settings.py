@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from spark_bull.core.errors import ENCODABLE, OptionError, expected
+from spark_bull.core.errors import ENCODABLE, OptionError, expected, is_encodable
 from spark_bull.core.options.values import AddressPairs, addresses
 
 _SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
@@ -140,7 +140,8 @@ class RedisSettings:
 
     def __post_init__(self) -> None:
         check_url(self.url)
-        _check_password(self.password)
+        if not is_encodable(self.password or ""):
+            raise OptionError(f"expected `password` to be {ENCODABLE}, got another one, which is not shown")
         object.__setattr__(self, "where", without_secrets(self.url))
 
 
@@ -153,7 +154,8 @@ def redis_settings(options: Mapping[str, Any], extra: Mapping[str, str]) -> Redi
     """
     given = options["shard_urls"] or options["url"] or os.environ.get(URL_VARIABLE)
     url, password, pairs = given or _DEFAULT_URL, options["password"], options["address_map"]
-    if password is None and not _has_password(url):
+    parts = [urlsplit(one) for one in urls_of(url)]
+    if password is None and not any(one.password or parse_qs(one.query).get("password") for one in parts):
         password = os.environ.get(PASSWORD_VARIABLE)
     if pairs is None:
         pairs = addresses(f"${ADDRESS_MAP_VARIABLE}", os.environ.get(ADDRESS_MAP_VARIABLE, ""))
@@ -167,16 +169,3 @@ def redis_settings(options: Mapping[str, Any], extra: Mapping[str, str]) -> Redi
         options["scan_keys"],
         pairs,
     )
-
-
-def _has_password(url: str) -> bool:
-    parts = [urlsplit(one) for one in urls_of(url)]
-    return any(one.password or parse_qs(one.query).get("password") for one in parts)
-
-
-def _check_password(password: str | None) -> None:
-    """Raises OptionError, without the password, for one that UTF-8 can't encode."""
-    try:
-        (password or "").encode()
-    except UnicodeEncodeError:
-        raise OptionError(f"expected `password` to be {ENCODABLE}, got another one, which is not shown") from None

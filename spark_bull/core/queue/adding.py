@@ -173,7 +173,11 @@ class Adding(OpenQueue):
             first_row += len(batch)
             for chunk in trees.flow_chunks(self.handle, encoded, *self._chunk_limits, source):
                 reply = trees.add_flow_chunk(self.handle, self.handle.sender, uuid4().hex, chunk)
-                trees.check_reply(encoded, reply)
+                for order, reason in reply.rejected:
+                    raise rejection(encoded.label(order), reason.decode(), "other flows")
+                for order, job_id in reply.winners:
+                    # Only first jobs are deduplicated, which have the first numbers.
+                    encoded.ids[0][order] = job_id.decode("utf-8", "replace")
             yield from trees.added_flows(levels, encoded.ids)
         if primaries:
             self._wait_for_replicas(primaries)

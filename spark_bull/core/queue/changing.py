@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_bull.core.dialects.base import json_text
 from spark_bull.core.error_text import short_errors
-from spark_bull.core.errors import DialectError
+from spark_bull.core.errors import DialectError, JobLockLost, WrongState, check_count
 from spark_bull.core.late import late
 from spark_bull.core.model.jobs import Priority, RawJson
 from spark_bull.core.queue.adding import OpenQueue
@@ -100,7 +100,15 @@ class Changing(OpenQueue):
           WrongState: when it has a checkpoint, which is a part of its progress.
           OptionError: for a value that JSON can't hold.
         """
-        report.set_progress(self.handle, job_id, json_text("progress", progress))
+        try:
+            report.update_progress(self.handle, job_id, json_text("progress", progress))
+        except JobLockLost:
+            raise WrongState(
+                f"expected job {job_id} of queue {self.name} to have no checkpoint, it has one, which is a part of its "
+                "progress: let the job change it",
+                queue=self.name,
+                job_id=job_id,
+            ) from None
 
     def log(self, job_id: str, row: str, keep: int = 0) -> int:
         """Adds a row to the log of a job, as addJobLog of BullMQ; `logs` reads them.
@@ -129,7 +137,13 @@ class Changing(OpenQueue):
           OptionError: for a wrong number.
           JobMissing: when there is no such job.
         """
-        report.clear_log(self.handle, job_id, keep)
+        check_count("keep", keep)
+        logs = self.handle.keys.logs(job_id)
+        exists, _ = self.handle.connection.pipeline(
+            [("EXISTS", self.handle.keys.job(job_id)), ("LTRIM", logs, -keep, -1) if keep else ("DEL", logs)]
+        )
+        if not exists:
+            raise report.job_missing(self.handle, job_id)
 
     def fail(self, job_id: str, reason: str) -> None:
         """Fails a job that waits or is delayed, as if a worker had claimed it, without a further attempt.
@@ -277,9 +291,9 @@ class Changing(OpenQueue):
         job = self.handle.keys.job(job_id)
         result, *parent = self.handle.run_once("remove_child_dependency", {}, job=job)
         if result == b"missing":
-            raise manage.job_missing(self.handle, job_id)
+            raise report.job_missing(self.handle, job_id)
         if result == b"orphan":
-            raise manage.job_missing(self.handle, job_id, f"the parent {parent[0].decode()} of job")
+            raise report.job_missing(self.handle, job_id, f"the parent {parent[0].decode()} of job")
         return bool(result == b"done")
 
     def remove_unprocessed_children(self, job_id: str) -> int:

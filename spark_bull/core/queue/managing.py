@@ -72,11 +72,7 @@ class Managing(OpenQueue):
             pass
 
     def is_paused(self) -> bool:
-        """Returns whether the queue is paused for all workers.
-
-        Returns:
-          True if it is paused.
-        """
+        """Returns whether the queue is paused for all workers."""
         return manage.is_paused(self.handle)
 
     def close_intake(self) -> None:
@@ -95,11 +91,7 @@ class Managing(OpenQueue):
         self.handle.connection.call("DEL", self.handle.keys["intake_closed"])
 
     def is_intake_open(self) -> bool:
-        """Returns whether the queue accepts jobs.
-
-        Returns:
-          False from `close_intake` to `open_intake`.
-        """
+        """Returns whether the queue accepts jobs: not from `close_intake` to `open_intake`."""
         return is_intake_open(self.handle)
 
     def set_limits(

@@ -164,7 +164,8 @@ class Reading(OpenQueue):
         Returns:
           The rows, oldest first.
         """
-        return read.logs(self.handle, job_id, start, stop)
+        rows = self.handle.connection.call("LRANGE", self.handle.keys.logs(job_id), start, stop)
+        return [row.decode("utf-8", "replace") for row in rows]
 
     def children_values(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, Any]:
         """Reads the return values of a job's children that have completed.
@@ -196,7 +197,13 @@ class Reading(OpenQueue):
           OptionError: if there are more children than `limit`.
           DialectError: for a queue of Bull, whose jobs have no children.
         """
-        return children.read_dependencies(self.handle, job_id, limit)
+        found = sum(self.dependency_counts(job_id).values())
+        if found > limit:
+            raise OptionError(
+                f"expected at most {limit:,} children of job {job_id} of queue {self.name}, found {found:,}: raise "
+                "`limit`, or read them with `view=dependencies`"
+            )
+        return list(children.dependencies_of(self.handle, [job_id]))
 
     def get_flow(self, job_id: str, max_depth: int = DEFAULT_DEPTH, max_jobs: int = DEFAULT_JOBS) -> FlowNode | None:
         """Reads a job with its children, and theirs, as getFlow of BullMQ; level by level, until a bound is reached.
@@ -228,7 +235,8 @@ class Reading(OpenQueue):
         Raises:
           DialectError: for a queue of Bull, whose jobs have no children.
         """
-        return children.dependency_counts(self.handle, job_id)
+        self.handle.dialect.require("flows")
+        return children.child_counts(self.handle, [job_id])[0]
 
     def children_failures(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, str]:
         """Reads why children of a job have failed whose failures do not fail it, as getIgnoredChildrenFailures does.

@@ -88,7 +88,9 @@ class RetryingClient:
                 time.sleep(min(pause_s, max(left_s, MIN_PAUSE_S)))
                 pause_s = min(2 * pause_s, MAX_PAUSE_S)
             else:
-                self._log_reconnected()
+                if self._reported:
+                    self._reported = False
+                    log.warning("Redis at %s is back", self._settings.where)
                 return answer
 
     def stop_retrying(self) -> None:
@@ -113,11 +115,6 @@ class RetryingClient:
             limit = f", {max_s:g} s at most" if max_s else ""
             advice = "" if self._reached else hint(self._settings)
             log.warning("waiting for Redis at %s%s: %s%s", where, limit, why, advice)
-
-    def _log_reconnected(self) -> None:
-        if self._reported:
-            self._reported = False
-            log.warning("Redis at %s is back", self._settings.where)
 
     @contextmanager
     def errors(self, what: str = "a command") -> Iterator[None]:

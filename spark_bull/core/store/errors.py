@@ -71,16 +71,6 @@ def tls_message(error: BaseException, where: str) -> str:
     )
 
 
-def tls_hint(url: str) -> str:
-    """Advice for a server that has never answered, but has accepted a connection."""
-    if not url.startswith("rediss"):
-        return "; if the server requires TLS, use rediss:// in `url`"
-    return (
-        "; if the server requires a certificate of the client, set `redis.ssl_certfile` and `redis.ssl_keyfile`; "
-        "if it has no TLS, use redis:// in `url`"
-    )
-
-
 #: Codes of transient errors, with the state of Redis that they mean.
 TRANSIENT: Final[Mapping[str, str]] = {
     "LOADING": "is still loading its data",
@@ -225,7 +215,14 @@ def _of_tls(error: redis.RedisError, settings: RedisSettings) -> str:
         isinstance(cause, (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)) for cause in _with_causes(error)
     )
     silent = settings.url.startswith("rediss") and isinstance(error, redis.TimeoutError)
-    return tls_hint(settings.url) if ended or silent or "closed by" in str(error) else ""
+    if not (ended or silent or "closed by" in str(error)):
+        return ""
+    if not settings.url.startswith("rediss"):
+        return "; if the server requires TLS, use rediss:// in `url`"
+    return (
+        "; if the server requires a certificate of the client, set `redis.ssl_certfile` and `redis.ssl_keyfile`; "
+        "if it has no TLS, use redis:// in `url`"
+    )
 
 
 def is_unknown_host(error: BaseException) -> bool:

@@ -159,16 +159,13 @@ def _is_lost(connection: Connection, error: SparkBullError) -> bool:
     with closing(_impatient(connection)) as again:
         try:
             again.primaries()
-            return _is_cluster_error(error) and b"cluster_state:fail" in again.call("CLUSTER", "INFO")
+            # A cluster refuses a command if it is down, or has no node for a slot.
+            is_refused = error.__cause__ is not None and code_of(error.__cause__) == "CLUSTERDOWN"
+            return is_refused and b"cluster_state:fail" in again.call("CLUSTER", "INFO")
         except PermissionDenied:
             return False
         except ConnectionLost:
             return True
-
-
-def _is_cluster_error(error: ConnectionLost) -> bool:
-    """Whether a cluster refused a command because it is down, or has no node for a slot."""
-    return error.__cause__ is not None and code_of(error.__cause__) == "CLUSTERDOWN"
 
 
 def _impatient(connection: Connection) -> Connection:

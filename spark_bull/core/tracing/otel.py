@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeVar
 
 from opentelemetry.context import Context, attach, detach, get_current
-from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider, get_meter_provider
+from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider
 from opentelemetry.propagate import extract, inject
 from opentelemetry.trace import (
     Link,
@@ -133,11 +133,6 @@ class JobMeter:
 Attributes = Mapping[str, AttributeValue | None]
 #: What fails when a context cannot be injected, for the log.
 _INJECTING = "injecting a context"
-
-
-def global_provider() -> MeterProvider:
-    """The MeterProvider of this process."""
-    return get_meter_provider()
 
 
 def global_tracer() -> Tracer:

@@ -24,7 +24,6 @@ from spark_bull.core.keys import QueueKeys
 from spark_bull.core.queue.dispatch.add import sealed
 from spark_bull.core.queue.handle.admission import intake_closed
 from spark_bull.core.queue.handle.handle import REMOVE_SIZE, QueueHandle
-from spark_bull.core.store.connection import ms_of
 
 #: The error of a job of Bull 1.0.
 _NO_REASON: Final = "the library keeps no reason"
@@ -338,16 +337,12 @@ _CALLERS: Final = 1_000
 
 def sweep(handle: QueueHandle) -> int:
     """Removes the pending jobs of callers whose lease has lapsed, and that no worker has; returns their number."""
-    return sum(_sweep_caller(handle, caller) for caller in _lapsed(handle))
-
-
-def _lapsed(handle: QueueHandle) -> list[str]:
     connection, key = handle.connection, handle.keys["open_callers"]
     # Few queues have callers.
     if not connection.call("EXISTS", key):
-        return []
-    now = ms_of(connection.call("TIME"))
-    return [caller.decode() for caller in connection.call("ZRANGEBYSCORE", key, "-inf", now, "LIMIT", 0, _CALLERS)]
+        return 0
+    lapsed = connection.call("ZRANGEBYSCORE", key, "-inf", connection.now_ms(), "LIMIT", 0, _CALLERS)
+    return sum(_sweep_caller(handle, caller.decode()) for caller in lapsed)
 
 
 def _sweep_caller(handle: QueueHandle, caller: str) -> int:

@@ -93,7 +93,8 @@ class Flight:
         if ended:
             self._count_at = now + _IDLE_S
         elif now >= self._count_at:
-            self._warn_without_workers()
+            if len(self) and self._workers() == 0:
+                log.warning("%s: %d calls wait for one", self._no_workers, len(self))
             self._count_at = now + _COUNT_AGAIN_S
         if now >= self._removed_at:
             ended += self._look_for_removed()
@@ -183,7 +184,3 @@ class Flight:
             return len(workers(handle.connection, handle.keys))
         except PermissionDenied:
             return None
-
-    def _warn_without_workers(self) -> None:
-        if len(self) and self._workers() == 0:
-            log.warning("%s: %d calls wait for one", self._no_workers, len(self))

@@ -26,7 +26,6 @@ from spark_bull.core.queue.dispatch.add import (
     check_parents,
     parents_of,
     refused,
-    rejection,
     sealed,
 )
 from spark_bull.core.queue.handle.admission import intake_closed, refusal_of
@@ -129,17 +128,6 @@ def add_flow_chunk(
     if refusal_of(reply):
         raise intake_closed(handle.keys.queue)
     return FlowsReply(*reply)
-
-
-def check_reply(flows: Flows, reply: FlowsReply) -> None:
-    """Notes the ids of jobs that are kept instead of deduplicated ones. Raises ParentError for the first flow that was
-    rejected.
-    """
-    for order, reason in reply.rejected:
-        raise rejection(flows.label(order), reason.decode(), "other flows")
-    for order, job_id in reply.winners:
-        # Only first jobs are deduplicated, which have the first numbers.
-        flows.ids[0][order] = job_id.decode("utf-8", "replace")
 
 
 def levels_of(queue: str, flows: Sequence[FlowJob]) -> list[Level]:

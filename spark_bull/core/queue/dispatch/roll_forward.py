@@ -83,17 +83,6 @@ class Callback:
         """JSON text."""
         return json.dumps(asdict(self))
 
-    def member_of(self, keys: QueueKeys) -> str:
-        """The member of `pending` that stands for the jobs of a queue."""
-        own = keys.pending(self.id)
-        return own if own in self.pending else self.pending[0]
-
-
-def callback_of(text: str | bytes) -> Callback:
-    """The callback whose `text` this is."""
-    fields = json.loads(text)
-    return Callback(CallbackJob(**fields["job"]), fields["id"], tuple(fields["pending"]))
-
 
 def callback_id(*write: str | int | None) -> str:
     """The id of the callback of a write, which `write` identifies also when it is repeated."""
@@ -115,7 +104,9 @@ def open_callback(handle: QueueHandle, callback: Callback, write: str | None = N
 def close_callback(handle: QueueHandle, callback: Callback, write: str) -> None:
     """Removes the member of `pending` for the jobs of the queue, as they are added; the callback can start."""
     own = _handle_of(handle, callback)
-    args = {"job_id": callback.id, "pending": callback.member_of(handle.keys)}
+    member = handle.keys.pending(callback.id)
+    # A write with at-least-once delivery has one for all queues.
+    args = {"job_id": callback.id, "pending": member if member in callback.pending else callback.pending[0]}
     own.run("close_callback", args, write=write, **_callback_keys(own.keys, callback.id))
 
 
@@ -253,7 +244,8 @@ def _lost(write: OpenWrite, position: int) -> StagedDataLost:
 
 
 def _callback(write: OpenWrite) -> Callback:
-    return callback_of(write.handle.connection.call("HGET", write.handle.keys.write(write.id), "callback"))
+    fields = json.loads(write.handle.connection.call("HGET", write.handle.keys.write(write.id), "callback"))
+    return Callback(CallbackJob(**fields["job"]), fields["id"], tuple(fields["pending"]))
 
 
 def _finish_first(handle: QueueHandle, write_id: str, *, waits: bool) -> bool:

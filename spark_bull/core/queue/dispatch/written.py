@@ -209,13 +209,10 @@ def read_written(
             yield from _in_states(chunk, states)
         gone = [job_id.encode() for job_id in batch if job_id.encode() not in there]
         if gone:
-            found = _gone_jobs(gone, ends.of(gone), hash_fields(columns)).opened(handle)
-            yield from _in_states(found, states)
-
-
-def _gone_jobs(ids: list[bytes], ends: Sequence[JobEnd | None], names: Sequence[str]) -> Chunk:
-    values: Columns = {name: [end and end.fields.get(name) for end in ends] for name in names}
-    return Chunk(ids, [end and end.state for end in ends], [None] * len(ids), values)
+            found = ends.of(gone)
+            values: Columns = {name: [end and end.fields.get(name) for end in found] for name in hash_fields(columns)}
+            chunk = Chunk(gone, [end and end.state for end in found], [None] * len(gone), values)
+            yield from _in_states(chunk.opened(handle), states)
 
 
 def _in_states(chunk: Chunk, states: Sequence[str]) -> Iterator[Chunk]:

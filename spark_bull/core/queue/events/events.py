@@ -56,9 +56,11 @@ class _Streams(_Source):
         self._handles = {handle.keys["events"]: handle for handle in handles}
         self._reader = StreamReader(handles[0].connection.settings, STEP_S)
         self._ends_only = ends_only
-        self._last = (
-            newest_ids(handles) if start == NEWEST else dict.fromkeys(self._handles, OLDEST if start == "0" else start)
-        )
+        self._last = dict.fromkeys(self._handles, OLDEST if start in ("0", NEWEST) else start)
+        if start == NEWEST:
+            newest = [("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._handles]
+            replies = zip(self._handles, handles[0].connection.pipeline(newest), strict=True)
+            self._last |= {stream: entries[0][0].decode() for stream, entries in replies if entries}
 
     def read(self, wait_s: float) -> list[QueueEvent]:
         found = self._reader.wait(self._last, BATCH, wait_s) if wait_s > 0 else self._reader.read(self._last, BATCH)
@@ -252,11 +254,3 @@ def _check_arguments(handles: Sequence[QueueHandle], start: str | None, timeout_
             )
     if start != NEWEST and not _ENTRY_ID.fullmatch(start):
         raise expected("start", "$ (from now on), 0 (all that are kept) or the id of an event", start)
-
-
-def newest_ids(handles: Sequence[QueueHandle]) -> dict[str, str]:
-    """The ids of the last events of queues, by the names of their streams."""
-    streams = [handle.keys["events"] for handle in handles]
-    replies = handles[0].connection.pipeline([("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in streams])
-    newest = [entries[0][0].decode() if entries else OLDEST for entries in replies]
-    return dict(zip(streams, newest, strict=True))

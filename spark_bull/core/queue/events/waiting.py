@@ -183,7 +183,10 @@ def _end_by(event: QueueEvent) -> _JobEnd | None:
 def _result_of(handle: QueueHandle, job_id: str, end: _JobEnd) -> Any:
     queue = handle.keys.queue
     if end.how == "completed":
-        return _parsed_value(handle, job_id, end.returnvalue)
+        value = end.returnvalue
+        if not isinstance(value, dict) or handle.payloads.is_plain:
+            return value
+        return json_or_text(handle.opened("returnvalue", job_id, json_text("returnvalue", value)))
     if end.how == "removed":
         raise JobMissing(f"job {job_id} of {queue} was removed before it had ended", queue=queue, job_id=job_id)
     raise JobFailed(
@@ -192,13 +195,6 @@ def _result_of(handle: QueueHandle, job_id: str, end: _JobEnd) -> Any:
         job_id=job_id,
         reason=end.reason,
     )
-
-
-def _parsed_value(handle: QueueHandle, job_id: str, value: Any) -> Any:
-    """A result as it was before it was kept. Raises PayloadUnreadable."""
-    if not isinstance(value, dict) or handle.payloads.is_plain:
-        return value
-    return json_or_text(handle.opened("returnvalue", job_id, json_text("returnvalue", value)))
 
 
 def _end_in_redis(call: _Call) -> _JobEnd | None:

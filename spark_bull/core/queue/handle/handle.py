@@ -232,17 +232,13 @@ def handle_of(connection: Connection, keys: QueueKeys, dialect: Dialect, options
         dialect = DIALECTS[dialect.name]
     elif dialect.older:
         _warn_of_older(keys, dialect.older)
-    return QueueHandle(connection, keys, dialect, version, policy_of(options), events_of(options))
+    events = options.events if isinstance(options, Eventful) else ALL_EVENTS
+    return QueueHandle(connection, keys, dialect, version, policy_of(options), events)
 
 
 @cache
 def _warn_of_older(keys: QueueKeys, shown: str) -> None:
     log.warning("queue %s is one of BullMQ 3 or 4, to which no jobs are added: %s", keys.queue, shown)
-
-
-def events_of(options: Options) -> str:
-    """The events that calls with these options write; see the option `events`."""
-    return options.events if isinstance(options, Eventful) else ALL_EVENTS
 
 
 def keys_of(handle: QueueHandle, queue: str, of: str, prefix: str | None = None) -> QueueKeys:

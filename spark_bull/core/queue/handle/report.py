@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import uuid4
 
-from spark_bull.core.errors import JobLockLost, JobMissing, WrongState, check_count
+from spark_bull.core.errors import JobLockLost, JobMissing
 from spark_bull.core.queue.handle.handle import QueueHandle
 
 #: Replies of the scripts: the job does not exist, its lock does not hold the token.
@@ -26,36 +26,12 @@ def update_progress(
     _raise_unless_done(handle, job_id, handle.run("progress", args, **keys))
 
 
-def set_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
-    """The same for a job that others may process. Raises JobMissing, and WrongState for a job with a checkpoint."""
-    try:
-        update_progress(handle, job_id, progress)
-    except JobLockLost:
-        raise WrongState(
-            f"expected job {job_id} of queue {handle.keys.queue} to have no checkpoint, it has one, which is a part of "
-            "its progress: let the job change it",
-            queue=handle.keys.queue,
-            job_id=job_id,
-        ) from None
-
-
 def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:
     """Adds a row to a job's log and keeps its last `keep` rows (0: all); returns their number. Raises JobMissing."""
     keys = {"job": handle.keys.job(job_id), "logs": handle.keys.logs(job_id)}
     count = int(handle.run_once("log", {"row": row, "keep": keep}, **keys))
     _raise_unless_done(handle, job_id, count)
     return count
-
-
-def clear_log(handle: QueueHandle, job_id: str, keep: int = 0) -> None:
-    """Removes the rows of a job's log but the last `keep` ones. Raises OptionError and JobMissing."""
-    check_count("keep", keep)
-    logs = handle.keys.logs(job_id)
-    exists, _ = handle.connection.pipeline(
-        [("EXISTS", handle.keys.job(job_id)), ("LTRIM", logs, -keep, -1) if keep else ("DEL", logs)]
-    )
-    if not exists:
-        _raise_unless_done(handle, job_id, _MISSING)
 
 
 def update_data(handle: QueueHandle, job_id: str, data: str) -> None:
@@ -75,9 +51,14 @@ def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:
     )
 
 
+def job_missing(handle: QueueHandle, job_id: str, what: str = "a job") -> JobMissing:
+    """The error for a job that does not exist."""
+    queue = handle.keys.queue
+    return JobMissing(f"expected {what} {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)
+
+
 def _raise_unless_done(handle: QueueHandle, job_id: str, answer: int) -> None:
     if answer == _LOCK_LOST:
         raise lock_lost(handle, job_id)
     if answer == _MISSING:
-        queue = handle.keys.queue
-        raise JobMissing(f"expected a job {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)
+        raise job_missing(handle, job_id)

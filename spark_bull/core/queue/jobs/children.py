@@ -82,12 +82,6 @@ _STATES: Final[dict[str, tuple[str, str, Callable[[QueueKeys, str], str]]]] = {
 }
 
 
-def dependency_counts(handle: QueueHandle, job_id: str) -> dict[str, int]:
-    """The number of children in each state. Raises DialectError."""
-    handle.dialect.require("flows")
-    return child_counts(handle, [job_id])[0]
-
-
 def child_counts(handle: QueueHandle, job_ids: Sequence[str]) -> list[dict[str, int]]:
     """The number of children of each of these jobs in each state."""
     commands: list[Command] = [
@@ -107,17 +101,6 @@ def dependencies_of(handle: QueueHandle, job_ids: Sequence[str]) -> Iterator[Dep
         for state, count in counts.items():
             if count:
                 yield from _children(handle, job_id, state)
-
-
-def read_dependencies(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> list[Dependency]:
-    """The children of a job. Raises DialectError, and OptionError if there are more than `limit`."""
-    found = sum(dependency_counts(handle, job_id).values())
-    if found > limit:
-        raise OptionError(
-            f"expected at most {limit:,} children of job {job_id} of queue {handle.keys.queue}, found {found:,}: raise "
-            "`limit`, or read them with `view=dependencies`"
-        )
-    return list(dependencies_of(handle, [job_id]))
 
 
 def _children(handle: QueueHandle, job_id: str, state: str) -> Iterator[Dependency]:
@@ -171,9 +154,11 @@ def read_flow(
     while levels[-1]:
         below: list[_Place] = []
         for there, places in _by_queue(handle, levels[-1]):
-            jobs |= _read_places(there, places)
+            by_id = {place.id: place for place in places}
+            jobs |= {by_id[job.id]: job for chunk in read_ids(there, by_id) for job in chunk.jobs(there.keys.queue)}
             present = [place for place in places if place in jobs]
-            counts |= _count_children(there, present)
+            found = child_counts(there, [place.id for place in present])
+            counts |= {place: sum(by_state.values()) for place, by_state in zip(present, found, strict=True)}
             if len(levels) < max_depth:
                 below += islice(_places_below(there, present, seen), max_jobs - len(seen))
         levels.append(below)
@@ -203,16 +188,6 @@ def _by_queue(handle: QueueHandle, level: Sequence[_Place]) -> Iterator[tuple[Qu
             handle if keys == handle.keys else replace(handle, keys=keys, connection=handle.connection.at(keys.base))
         )
         yield there, places
-
-
-def _read_places(handle: QueueHandle, places: Sequence[_Place]) -> Mapping[_Place, Job]:
-    by_id = {place.id: place for place in places}
-    return {by_id[job.id]: job for chunk in read_ids(handle, by_id) for job in chunk.jobs(handle.keys.queue)}
-
-
-def _count_children(handle: QueueHandle, places: Sequence[_Place]) -> Mapping[_Place, int]:
-    found = child_counts(handle, [place.id for place in places])
-    return {place: sum(by_state.values()) for place, by_state in zip(places, found, strict=True)}
 
 
 def _places_below(handle: QueueHandle, parents: Sequence[_Place], seen: set[_Place]) -> Iterator[_Place]:

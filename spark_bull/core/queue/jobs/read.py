@@ -219,12 +219,6 @@ def _window(handle: QueueHandle, state: str, total: int, first: int, last: int) 
     return jobs[::-1]
 
 
-def logs(handle: QueueHandle, job_id: str, start: int = 0, stop: int = -1) -> list[str]:
-    """Rows start..stop of a job's log, both included, negative ones from the end, as Redis counts."""
-    rows = handle.connection.call("LRANGE", handle.keys.logs(job_id), start, stop)
-    return [row.decode("utf-8", "replace") for row in rows]
-
-
 def hash_fields(columns: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([ALWAYS_THERE, *(name for column in columns for name in FIELDS[column].names)]))
 

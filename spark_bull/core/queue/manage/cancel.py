@@ -32,8 +32,21 @@ def request_cancel(handle: QueueHandle, job_id: str, reason: str | None = None) 
     reason_text = _reason_text(reason)
     check_job_id(handle, job_id)
     (answer,) = _request(handle, [job_id], reason_text)
-    if answer != "done":
-        _raise_refusal(handle, job_id, answer)
+    if answer == "done":
+        return
+    job, queue = read_job(handle, job_id), handle.keys.queue
+    if job is None or job.state != "active":
+        raise job_error(handle, job_id, "missing" if job is None else answer, "active")
+    why = (
+        "be locked by a worker, its lock has expired: it is rescued as a stalled job, unless its worker still settles "
+        "it"
+    )
+    if answer == "foreign":
+        why = (
+            "be held by a Spark Worker: jobs of Node workers, and of queries with mode=claim, cannot be cancelled from "
+            "outside"
+        )
+    raise WrongState(f"expected job {job_id} of queue {queue} to {why}", queue=queue, job_id=job_id)
 
 
 def request_cancel_all(handle: QueueHandle, reason: str | None = None) -> int:
@@ -60,26 +73,6 @@ def _reason_text(reason: str | None) -> bytes:
     if reason is not None and not isinstance(reason, str):
         raise expected("reason", "a text", reason)
     return encodable("reason", reason or "").encode()
-
-
-def _raise_refusal(handle: QueueHandle, job_id: str, answer: str) -> None:
-    job = read_job(handle, job_id)
-    if job is None or job.state != "active":
-        raise job_error(handle, job_id, "missing" if job is None else answer, "active")
-    queue = handle.keys.queue
-    if answer == "foreign":
-        raise WrongState(
-            f"expected job {job_id} of queue {queue} to be held by a Spark Worker: jobs of Node workers, and "
-            "of queries with mode=claim, cannot be cancelled from outside",
-            queue=queue,
-            job_id=job_id,
-        )
-    raise WrongState(
-        f"expected job {job_id} of queue {queue} to be locked by a worker, its lock has expired: it is rescued as a "
-        "stalled job, unless its worker still settles it",
-        queue=queue,
-        job_id=job_id,
-    )
 
 
 def cancel_requests(handle: QueueHandle, job_ids: Sequence[str]) -> dict[str, CancelRequest]:

@@ -16,7 +16,7 @@ from spark_bull.core.dialects.base import json_text, may_be_other_key
 from spark_bull.core.dialects.changes import ACTIONS, COLUMNS, REMOVABLE, encode_changes
 from spark_bull.core.dialects.encode.chunks import packed_map
 from spark_bull.core.dialects.fields import ONLY_OF_JOBS
-from spark_bull.core.errors import JobError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState, encodable
+from spark_bull.core.errors import JobError, JobLocked, OptionError, QueueBusy, WrongState, encodable
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.limits import NO_WORKER
 from spark_bull.core.model.read_jobs import Change, Changed
@@ -32,6 +32,7 @@ from spark_bull.core.queue.handle.handle import (
     keys_of,
     touched_keys,
 )
+from spark_bull.core.queue.handle.report import job_missing
 from spark_bull.core.queue.jobs.objects import deleting_objects
 from spark_bull.core.queue.jobs.read import read_job
 
@@ -110,21 +111,14 @@ def job_error(handle: QueueHandle, job_id: str, result: str, wanted: str, locked
     if result == "missing":
         return job_missing(handle, job_id)
     if result == "locked":
-        return JobLocked(
-            f"{locked or subject} is locked by a worker: wait until it has finished, or until its lock expires",
-            queue=queue,
-            job_id=job_id,
-        )
+        why = f"{locked or subject} is locked by a worker: wait until it has finished, or until its lock expires"
+        return JobLocked(why, queue=queue, job_id=job_id)
     if result == "scheduled":
-        return WrongState(
-            f"{subject} is the next job of a job scheduler: remove the scheduler instead", queue=queue, job_id=job_id
-        )
-    job = read_job(handle, job_id)
-    return WrongState(
-        f"expected {subject} to be {wanted}, it is {job.state if job and job.state else 'in no state'}",
-        queue=queue,
-        job_id=job_id,
-    )
+        why = f"{subject} is the next job of a job scheduler: remove the scheduler instead"
+    else:
+        job = read_job(handle, job_id)
+        why = f"expected {subject} to be {wanted}, it is {job.state if job and job.state else 'in no state'}"
+    return WrongState(why, queue=queue, job_id=job_id)
 
 
 def remove_unprocessed_children(handle: QueueHandle, job_id: str, *, chunk_size: int = CHUNK_SIZE) -> int:
@@ -149,11 +143,6 @@ def remove_unprocessed_children(handle: QueueHandle, job_id: str, *, chunk_size:
 def position_of(reply: bytes | int) -> bytes:
     """The position to go on from that a script returns; b"" at the end."""
     return reply if isinstance(reply, bytes) else b"%d" % reply
-
-
-def job_missing(handle: QueueHandle, job_id: str, what: str = "a job") -> JobMissing:
-    queue = handle.keys.queue
-    return JobMissing(f"expected {what} {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)
 
 
 def free(handle: QueueHandle, deduplication_id: str, job_id: str | None = None) -> bool:

@@ -12,7 +12,6 @@ from typing import Final
 
 import msgpack
 
-from spark_bull.core.dialects.base import NextJob
 from spark_bull.core.errors import OptionError, PatternError, QueueDamaged
 from spark_bull.core.keys import SCHEDULED
 from spark_bull.core.model.outcomes import ClaimedJob
@@ -44,15 +43,22 @@ def advance(
     scheduled = [job for job in jobs if may_be_scheduled(job.id)]
     if not scheduled:
         return
-    version = version_of(handle)
-    found = [(job, fields) for job in scheduled if (fields := _next_job(handle, job, now, version)) is not None]
+    version, found = version_of(handle), []
+    for job in scheduled:
+        try:
+            fields = handle.dialect.next_job(job, now, version)
+        except (PatternError, OptionError) as error:
+            _error(handle, job, str(error))
+            continue
+        if fields is not None:
+            found.append((job, {name: value for name, value in fields.items() if value is not None}))
     receipt = handle.keys.receipt(f"schedules:{sender}")
     for start in range(0, len(found), ADVANCE_SIZE):
         part = found[start : start + ADVANCE_SIZE]
-        rows = [{name: value for name, value in fields.items() if value is not None} for _, fields in part]
-        args = {"call": f"{call}:{start}", "ttl_ms": RECEIPT_TTL_MS, "again": int(again)}
+        rows = msgpack.packb([fields for _, fields in part], use_bin_type=False)
+        args = {"call": f"{call}:{start}", "ttl_ms": RECEIPT_TTL_MS, "again": int(again), "jobs": rows}
         try:
-            made = handle.run("advance", {**args, "jobs": msgpack.packb(rows, use_bin_type=False)}, receipt=receipt)
+            made = handle.run("advance", args, receipt=receipt)
         except QueueDamaged as error:
             for job, _ in part:
                 _error(handle, job, str(error))
@@ -68,14 +74,6 @@ def version_of(handle: QueueHandle) -> str:
         return handle.bullmq_version
     version = handle.connection.call("HGET", handle.keys["meta"], "version")
     return version.decode() if version else ""
-
-
-def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> NextJob | None:
-    try:
-        return handle.dialect.next_job(job, now, version)
-    except (PatternError, OptionError) as error:
-        _error(handle, job, str(error))
-        return None
 
 
 #: Why a job scheduler was not advanced, by the reply of the script.

@@ -35,7 +35,7 @@ SCHEDULE_SIZE: Final = 100
 _PAGE: Final = 1_000
 #: Options that a job has from its job scheduler.
 _OF_SCHEDULE: Final = ("repeat", "repeatJobKey", "jobId", "delay", "timestamp", "prevMillis")
-#: Members of repeatable jobs have this number of ':', or more.
+#: Members of repeatable jobs, of which the id of the scheduler may be a part, have this number of ':', or more.
 _LEAST_COLONS: Final = 3
 #: Job schedulers that a warning names.
 _NAMED: Final = 3
@@ -71,7 +71,7 @@ def encoder_of(handle: QueueHandle) -> SchedulerEncoder:
     """The encoder of rows without defaults. Raises DialectError for a dialect without job schedulers."""
     handle.dialect.require("schedulers")
     members: dict[str, list[str]] = defaultdict(list)
-    for member, scheduler in _read_schedulers(handle, _may_have_own_id):
+    for member, scheduler in _read_schedulers(handle, lambda member: member.count(":") >= _LEAST_COLONS):
         members[scheduler.id].append(member)
     return SchedulerEncoder(handle, {}, version_of(handle), dict(members))
 
@@ -229,11 +229,6 @@ def _members_of(handle: QueueHandle, scheduler_id: Any) -> Sequence[str]:
         found.update(member for member, read in _read_hashes(handle, members) if read.id == scheduler_id)
         if not cursor:
             return [scheduler_id, *sorted(found - {scheduler_id})]
-
-
-def _may_have_own_id(member: str) -> bool:
-    """Whether the id of a job scheduler may be a part of its member."""
-    return member.count(":") >= _LEAST_COLONS
 
 
 def _next_id(handle: QueueHandle, member: str, next_ms: int) -> str:
