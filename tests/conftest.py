@@ -25,9 +25,9 @@ from redis.exceptions import MovedError
 
 from spark_bull.core import embedded as embedded_redis
 from spark_bull.core.embedded import EmbeddedRedis
+from spark_bull.core.keys import literal_glob
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.dealing import deal
-from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE, fork_server
 from tests.support.network import own_ports
 from tests.support.node import NODE_DIRECTORY, NodePeer, NodeProcess, Peer
@@ -206,7 +206,7 @@ def own_prefix(client: Redis, redis_kind: str) -> Iterator[str]:
     if redis_kind == "cluster":
         prefix = next(one for one in iter(lambda: f"{{test-{uuid.uuid4().hex[:12]}}}", "") if _is_on(client, one))
     yield prefix
-    keys = list(client.scan_iter(match=f"{escaped(prefix)}:*", count=1000))
+    keys = list(client.scan_iter(match=f"{literal_glob(prefix)}:*", count=1000))
     for start in range(0, len(keys), 1000):
         client.unlink(*keys[start : start + 1000])
 

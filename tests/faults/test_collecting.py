@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob, RunningJob
+from spark_bull.core.keys import literal_glob
 from tests.support.drivers import DriverProcess, collect_all, driver
-from tests.support.dump import escaped
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -85,7 +85,7 @@ def kill_on_the_way(driver: DriverProcess, collected: list[Fed]) -> None:
 def traces(client: Redis, queue: BullQueue) -> list[str]:
     """Keys of jobs with numbers for ids: hashes, logs, locks."""
     base = queue.handle.keys.base
-    keys = [key.decode() for key in client.scan_iter(match=f"{escaped(base)}*", count=1000)]
+    keys = [key.decode() for key in client.scan_iter(match=f"{literal_glob(base)}*", count=1000)]
     return [key for key in keys if key[len(base) :].partition(":")[0].isdigit()]
 
 

@@ -20,7 +20,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
-from tests.support.dump import escaped
+from spark_bull.core.keys import literal_glob
 from tests.support.fork_server import VARIABLE
 from tests.support.script_runner import HOSTS
 from tests.support.spark_submit import SubmittedDriver, bare_environment, submitted_driver
@@ -176,7 +176,7 @@ def test_a_write_adds_each_row_once_although_spark_runs_a_copy_of_a_slow_task(
     """The task stages rows and then hangs. Its copy begins when Spark has started it, and the task has staged rows."""
     seen = tmp_path / "seen"
     seen.mkdir()
-    staged_by_task = f"{escaped(prefix)}:q:spark:stage:*.1.*"
+    staged_by_task = f"{literal_glob(prefix)}:q:spark:stage:*.1.*"
     two_hosts.begin(script_of(tmp_path, WRITE), redis_url, prefix, str(seen))
     wait_until(lambda: (seen / "1.1").exists() or two_hosts.has_ended, "the copy of the task")
     (stage,) = wait_until(lambda: client.keys(staged_by_task), "the task to stage rows")

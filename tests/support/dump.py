@@ -20,6 +20,8 @@ from typing import Any
 
 from redis import Redis
 
+from spark_bull.core.keys import literal_glob
+
 NOW = "<now>"
 TOKEN = "<token>"
 PRIVATE = "spark:"
@@ -60,17 +62,12 @@ def window() -> Iterator[Window]:
     taken.end = time.time_ns() // 1_000_000
 
 
-def escaped(text: str) -> str:
-    """The text as a Redis glob pattern that matches it alone."""
-    return re.sub(r"([*?\[\]\\])", r"\\\1", text)
-
-
 def dump(client: Redis, prefix: str, queue: str) -> Dump:
     """Every key of a queue by its name after `<prefix>:<queue>:`."""
     base = f"{prefix}:{queue}:"
     return {
         name.removeprefix(base): Key(kind, ttl_ms >= 0, value)
-        for name, kind, ttl_ms, value in read_keys(client, f"{escaped(base)}*")
+        for name, kind, ttl_ms, value in read_keys(client, f"{literal_glob(base)}*")
     }
 
 

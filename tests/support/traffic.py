@@ -15,9 +15,9 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
+from spark_bull.core.keys import literal_glob
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.scripts import Command
-from tests.support.dump import escaped
 from tests.support.wait import PATIENCE_S, wait_until
 
 #: `act(name, call)` decides what becomes of a call of the script `name`.
@@ -164,7 +164,7 @@ def published(client: Redis, prefix: str, queue: str) -> Iterator[list[Message]]
     messages: list[Message] = []
     sentinel = f"{prefix}:{queue}:sentinel:{uuid.uuid4()}"
     with client.pubsub() as subscription:
-        subscription.psubscribe(f"{escaped(prefix)}:{escaped(queue)}:*", f"*@{escaped(queue)}")
+        subscription.psubscribe(f"{literal_glob(prefix)}:{literal_glob(queue)}:*", f"*@{literal_glob(queue)}")
         for _ in range(2):
             subscription.get_message(timeout=PATIENCE_S)
         yield messages

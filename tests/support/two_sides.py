@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from redis import Redis
 
 from spark_bull.core.errors import SparkBullError
+from spark_bull.core.keys import literal_glob
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.dump import (
     PRIVATE,
@@ -30,7 +31,6 @@ from tests.support.dump import (
     Window,
     difference,
     dump,
-    escaped,
     is_job,
     normalise,
     normalise_messages,
@@ -103,7 +103,7 @@ class TwoSides:
         self.ours = {name: BullQueue(name, **options) for name in QUEUES}
         self._listener = self.client.pubsub()
         for node, prefix in zip(self.nodes, self.prefixes, strict=True):
-            self._listener.psubscribe(f"{escaped(prefix)}:*")
+            self._listener.psubscribe(f"{literal_glob(prefix)}:*")
             self._listener.get_message(timeout=PATIENCE_S)
             for queue in QUEUES:
                 node.call("counts", queue=queue)
@@ -130,7 +130,7 @@ class TwoSides:
 
     def _clear(self) -> None:
         for prefix in self.prefixes:
-            if keys := self.client.keys(f"{escaped(prefix)}:*"):
+            if keys := self.client.keys(f"{literal_glob(prefix)}:*"):
                 self.client.unlink(*keys)
 
     def begin(self) -> None:
