@@ -34,7 +34,6 @@ from spark_bull.core.dialects.terms import (
 )
 from spark_bull.core.errors import OptionError, did_you_mean
 from spark_bull.core.options.table import WriteOptions
-from spark_bull.core.queue.dispatch.graph import DEPENDS_ON
 from spark_bull.spark.json.json_text import to_json, to_json_arrays
 from spark_bull.spark.json.types import PayloadCheck, payload_check
 from spark_bull.spark.platform.lazy_arrow import pa
@@ -59,6 +58,8 @@ SLICE_BYTES: Final = 32 << 20
 
 DATA: Final = "data"
 CHILDREN: Final = "children"
+#: The column with the ids of the jobs that the job of the row depends on.
+DEPENDS_ON: Final = "dependsOn"
 #: Name of the keys of sequences in rows; no column has it.
 SEQUENCE: Final = "sequenceBy"
 #: Name of the keys of shards in rows; no column has it.

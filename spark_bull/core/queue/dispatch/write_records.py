@@ -73,7 +73,7 @@ class WriteKind(NamedTuple):
 
 JOBS: Final = WriteKind("commit")
 FLOWS: Final = WriteKind("commit_flows", queues="flows", touched=TOUCHED)
-#: Jobs that depend on each other; see `graph`.
+#: Jobs that depend on each other, by the column `dependsOn`.
 GRAPH: Final = WriteKind("commit_graph", {"graph": "1"})
 SCHEDULERS: Final = WriteKind("commit_schedules", {"mode": "schedule"})
 #: Changes of jobs, which can move them to other queues.

@@ -16,9 +16,9 @@ from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.job_json import parsed_opts
 from spark_bull.core.queue.call.caller import MOST_BYTES, chunks
-from spark_bull.core.queue.dispatch.graph import MAX_DEPTH, graph_of
 from spark_bull.core.queue.monitor.stats import percentiles
 from spark_bull.core.queue.work.claim import ClaimedChunk
+from spark_bull.spark.dispatch.features.order import MAX_DEPTH, graph_of
 
 DEPENDENCIES = some.lists(some.lists(some.integers(0, 7), max_size=4), min_size=8, max_size=8)
 
