@@ -415,10 +415,10 @@ def expected(name: str, what: str, got: object) -> OptionError:
     return OptionError(f"expected `{name}` to be {what}, got: {got!r}")
 
 
-def check_count(name: str, value: object) -> None:
-    """Raises OptionError, with its `name`, for a value that is no integer >= 0."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise expected(name, "an integer >= 0", value)
+def check_count(name: str, value: object, least: int = 0) -> None:
+    """Raises OptionError, with its `name`, for a value that is no integer >= `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise expected(name, f"an integer >= {least}", value)
 
 
 def is_encodable(text: str) -> bool:

@@ -22,7 +22,6 @@ from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.payloads import objects
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import REMOVE_SIZE, QueueHandle
-from spark_bull.core.queue.handle.walk import Sweep
 from spark_bull.core.queue.jobs.objects import swept_ids
 from spark_bull.core.queue.manage import leftovers as sweeping
 from spark_bull.core.queue.manage.leftovers import Swept
@@ -227,7 +226,7 @@ def test_clean_and_drain_look_at_the_jobs_of_one_call_at_a_time(
     queue = open_queue()
     handle, waiting = queue.handle, 6 * REMOVE_SIZE
     ids = queue.add_many([NewJob(LARGE) if number % 6 == 0 else NewJob({}) for number in range(waiting)]).ids
-    first = swept_ids(handle, Sweep(handle.dialect.state_key("wait"), b"0", REMOVE_SIZE))
+    first = swept_ids(handle, handle.dialect.state_key("wait"), b"0")
     assert sorted(int(one) for one in first) == sorted(int(one) for one in ids[: 5 * REMOVE_SIZE])
     # Locked jobs stay, and the position moves on behind them.
     locked = ids[::12]

@@ -432,6 +432,18 @@ def without_nulls(opts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in opts.items() if value is not None}
 
 
+def opts_object(value: Any) -> Mapping[str, Any]:
+    """The value of the property `opts`, a mapping or JSON text. Raises OptionError if it is no object."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise expected("opts", "a JSON object", value[:200]) from None
+    if not isinstance(value, Mapping):
+        raise expected("opts", "a JSON object", value)
+    return value
+
+
 def check_eta(run_at: int | None, delay: int | None, timestamp: int | None) -> None:
     """Raises OptionError for a negative delay, or a time beyond the largest score."""
     if delay is not None and delay < 0:

@@ -94,17 +94,14 @@ class Bull(Dialect):
             "lifo": bool(opts.get("lifo")),
         }
 
-    def _check_scheduler(self, scheduler: NewScheduler) -> None:
-        for name, value in (("id", scheduler.id), ("name", scheduler.name)):
+    def repeated(self, scheduler: NewScheduler, now: int, version: str) -> Repeated:
+        for field, value in (("id", scheduler.id), ("name", scheduler.name)):
             if ":" in (value or ""):
-                raise OptionError(f"expected `{name}` without ':', which Bull uses in its keys, got: {value!r}")
+                raise OptionError(f"expected `{field}` without ':', which Bull uses in its keys, got: {value!r}")
         if scheduler.offset is not None:
             self.require("interval-offsets", "`offset`")
         if scheduler.start_date is not None and scheduler.every is not None:
             self.require("interval-starts", "`startDate` with `every`")
-
-    def repeated(self, scheduler: NewScheduler, now: int, version: str) -> Repeated:
-        self._check_scheduler(scheduler)
         repeat = scheduler.repeat("cron") | {"jobId": scheduler.id}
         name = scheduler.name or DEFAULT_NAME
         key = _key_of(name, scheduler.id, repeat)

@@ -169,7 +169,9 @@ class Outcomes:
 
     def packable(self) -> dict[str, Any]:
         """The outcomes as the scripts unpack them: texts, numbers, lists and maps; empty parts are left out."""
-        same_keep = _are_equal(self.keeps)
+        same_keep, by_token = _are_equal(self.keeps), dict[str, list[str]]()
+        for job_id, token in self.tokens.items():
+            by_token.setdefault(token, []).append(job_id)
         parts = {
             "ids": self.completed_ids,
             "values": self.returnvalues[0]
@@ -188,16 +190,10 @@ class Outcomes:
             "waiting_for_children": self.waiting_for_children,
             "limited_ms": self.limited_ms,
             "follow_ups": self._chunks() if self.follow_ups else None,
-            "tokens": self._ids_by_token(),
+            "tokens": by_token,
         }
         given = {name: part for name, part in parts.items() if part or (name == "values" and self.completed_ids)}
         return {"token": self.token} | given
-
-    def _ids_by_token(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for job_id, token in self.tokens.items():
-            found.setdefault(token, []).append(job_id)
-        return found
 
     def _chunks(self) -> list[dict[str, Any]]:
         """The follow-ups that belong to the outcomes of their jobs, as one chunk for each queue."""

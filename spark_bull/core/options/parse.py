@@ -68,7 +68,10 @@ def parse_options(raw: Mapping[str, str], scope: type[S]) -> S:
     _check_together(given, scope)
     parsed = {row.attribute: given.get(row.name, row.default) for row in rows.values()}
     for kind in ("jobs", "events"):
-        _check_trigger(kind, parsed.get(f"min_{kind}_per_trigger"), parsed.get(f"max_{kind}_per_trigger"))
+        least, most = parsed.get(f"min_{kind}_per_trigger"), parsed.get(f"max_{kind}_per_trigger")
+        if least is not None and most is not None and least > most:
+            names = (f"{end}{kind.capitalize()}PerTrigger" for end in ("min", "max"))
+            raise OptionError("expected `{}` to be at most `{}` ({:,}), got: {:,}".format(*names, most, least))
     return scope(frozenset(given), redis_settings(parsed, redis), parsed)
 
 
@@ -156,9 +159,3 @@ def _check_together(given: Mapping[str, Any], scope: type[Options]) -> None:
     for name in ("url", "shardUrls"):
         if name in given:
             check_url(given[name], scope.spelled(name))
-
-
-def _check_trigger(kind: str, least: int | None, most: int | None) -> None:
-    if least is not None and most is not None and least > most:
-        least_name, most_name = (f"{end}{kind.capitalize()}PerTrigger" for end in ("min", "max"))
-        raise OptionError(f"expected `{least_name}` to be at most `{most_name}` ({most:,}), got: {least:,}")

@@ -288,8 +288,10 @@ def key_sources(name: str, value: str) -> tuple[KeySource, ...]:
     """Parses `a=env:NAME,b=file:/path`, also as a JSON list of texts. Raises OptionError, which shows no value: it may
     be a key.
     """
-    sources = []
-    for part in _sources_in(value):
+    sources, given = [], _json_or_none(value)
+    if not isinstance(given, list):
+        given = re.split(r"[,\s]+", value.strip()) if value.strip() else []
+    for part in map(str, given):
         found = _SOURCE.fullmatch(part)
         if found is None:
             raise OptionError(
@@ -302,13 +304,3 @@ def key_sources(name: str, value: str) -> tuple[KeySource, ...]:
     if not kids or len(set(kids)) < len(kids):
         raise OptionError(f"expected `{name}` to list keys with different ids, got: {', '.join(kids) or 'none'}")
     return tuple(sources)
-
-
-def _sources_in(value: str) -> list[str]:
-    try:
-        given = json.loads(value)
-    except (ValueError, RecursionError):
-        given = None
-    if isinstance(given, list):
-        return [str(part) for part in given]
-    return re.split(r"[,\s]+", value.strip()) if value.strip() else []

@@ -265,15 +265,10 @@ def columns_of(jobs: EncodedJobs) -> dict[str, Any]:
 
 def packed_map(given: Mapping[str, Any]) -> bytes:
     """A map, packed for the scripts. Raises OptionError for a text that UTF-8 can't encode."""
-    return packed_value("chunk", given)
-
-
-def packed_value(name: str, value: object) -> bytes:
-    """A value, packed for the scripts. Raises OptionError, with `name`, for a text that UTF-8 can't encode."""
     try:
-        packed: bytes = msgpack.packb(value, use_bin_type=False)
+        packed: bytes = msgpack.packb(given, use_bin_type=False)
     except UnicodeEncodeError:
-        check_encodable(name, value)
+        check_encodable("chunk", given)
         raise
     return packed
 

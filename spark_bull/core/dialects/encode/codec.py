@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
-from spark_bull.core.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
+from spark_bull.core.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text, opts_object
 from spark_bull.core.dialects.encode.chunks import (
     OWN,
     Column,
@@ -119,7 +118,7 @@ def encode(
         data=data,
         name=collapsed(names),
         opts=column(lambda row: row.prepared.opts),
-        marked=any(_has_mark(text) for text in {row.prepared.opts for row in encoded.rows}),
+        marked=any(mark in text for text in {row.prepared.opts for row in encoded.rows} for mark in _MARKS),
         job_id=column(lambda row: row.job_id, "jobId"),
         delay=converted(column(lambda row: row.delay, "delay"), lambda ms: ms or None),
         run_at=column(lambda row: row.run_at, "runAt"),
@@ -227,7 +226,7 @@ class _Row:
     def _has_plain_defaults(self) -> bool:
         """Whether the effect of the defaults depends on no id and no time of a row."""
         opts = self._defaults.get("opts")
-        given = {} if opts is None else _object("opts", opts)
+        given = {} if opts is None else opts_object(opts)
         unusual = {EXPIRE_AFTER_MS, EXPIRE_AT, SPREAD_MS}
         return not (
             unusual & {*self._defaults, *given}
@@ -300,7 +299,7 @@ class _Row:
         for source in (self._defaults, row):
             opts = source.get("opts")
             if opts is not None:
-                merged.update(_object("opts", opts))
+                merged.update(opts_object(opts))
         merged.pop("opts", None)
         if merged.get("delay") is not None and merged.get("runAt") is not None:
             raise OptionError("expected one of `delay` and `runAt`, got both: leave one out")
@@ -326,10 +325,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value
-
-
-def _has_mark(opts: str) -> bool:
-    return any(mark in opts for mark in _MARKS)
 
 
 def _check_names(names: Sequence[str], numbers: Sequence[int | str]) -> None:
@@ -379,39 +374,24 @@ def _check_ms(name: str, value: object) -> None:
         raise expected(name, "ms", value)
 
 
-def _object(name: str, value: Any) -> Mapping[str, Any]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise expected(name, "a JSON object", value[:200]) from None
-    if not isinstance(value, Mapping):
-        raise expected(name, "a JSON object", value)
-    return value
-
-
 def rows_of(jobs: Sequence[NewJob], first_row: int = 0) -> dict[str, list[Any]]:
     """The jobs as rows for `encode`, without columns that no job gives.
 
     first_row: number of the first job, for errors. Raises OptionError for a name or an id of a wrong type.
     """
     for number, job in enumerate(jobs, first_row):
-        _check_texts(number, job)
+        if job.name is not None and not isinstance(job.name, str):
+            raise OptionError(
+                f"row {number}: expected `name` to be a text, got: {job.name!r}; the payload is the first argument, as "
+                'in NewJob({"to": "ada"}, "mail")'
+            )
+        job_id: object = job.job_id
+        if isinstance(job_id, bool) or not (job_id is None or isinstance(job_id, (str, int))):
+            raise OptionError(f"row {number}: expected `job_id` to be a text, got: {job_id!r}")
     rows: dict[str, list[Any]] = {name: list(map(attrgetter(attribute), jobs)) for name, attribute in _FIELDS.items()}
     rows["data"] = list(map(data_text, rows["data"]))
     rows["opts"] = [opts or None for opts in rows["opts"]]
     return {n: v for n, v in rows.items() if n == "data" or any(x is not None for x in v)}
-
-
-def _check_texts(number: int, job: NewJob) -> None:
-    if job.name is not None and not isinstance(job.name, str):
-        raise OptionError(
-            f"row {number}: expected `name` to be a text, got: {job.name!r}; the payload is the first argument, as in "
-            'NewJob({"to": "ada"}, "mail")'
-        )
-    job_id: object = job.job_id
-    if isinstance(job_id, bool) or not (job_id is None or isinstance(job_id, (str, int))):
-        raise OptionError(f"row {number}: expected `job_id` to be a text, got: {job_id!r}")
 
 
 def data_text(data: Any) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
 from spark_bull.core.clock import LAST_ETA_MS
-from spark_bull.core.dialects.base import Dialect
+from spark_bull.core.dialects.base import Dialect, opts_object
 from spark_bull.core.dialects.schedule.cron import check_zone
 from spark_bull.core.dialects.schedule.repeating import NewScheduler
 from spark_bull.core.dialects.terms import DELIVERY, EXPIRE_AFTER_MS, EXPIRE_AT, SPREAD_MS
@@ -152,23 +151,11 @@ def _check_dates(scheduler: NewScheduler, now: int) -> None:
 def _options(dialect: Dialect, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: defaults[name] for name in _DEFAULT_OPTIONS if name in defaults}
     for source in (defaults, given):
-        options |= _object(source.get("opts"))
+        if source.get("opts") is not None:
+            options |= opts_object(source["opts"])
     for name in (*_OWN_OPTIONS, *_NO_EFFECT):
         if options.get(name) is not None:
             why = "the job scheduler sets it" if name in _OWN_OPTIONS else "it has no effect on jobs of job schedulers"
             raise OptionError(f"expected no `{name}` in `opts`: {why}; leave it out")
     prepared = dialect.prepare(options)
     return options | ({"priority": prepared.priority} if "priority" in options else {})
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            raise expected("opts", "a JSON object", value[:200]) from None
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise expected("opts", "a JSON object", value)
-    return value

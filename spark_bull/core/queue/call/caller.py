@@ -85,12 +85,6 @@ def parent_ids(keys: QueueKeys, caller: str) -> list[str]:
     return [keys.call_parent_id(caller, number) for number in range(PARENTS)]
 
 
-def _details(text: bytes) -> Details:
-    """Reads what the script `gather_calls` stores."""
-    made, started, ended = map(integer_of, text.split(b" "))
-    return Details(made, None if started is None or ended is None else ended - started)
-
-
 class Caller:
     """name: identifies the caller in its queue. defaults: properties of its jobs, as `encode` takes them.
 
@@ -194,7 +188,9 @@ class Caller:
         if self._keeps:
             ended = [call for call in calls if call.job_id in found]
             for job_id, text in self._read(ended, self._keys.call_details).items():
-                found[job_id] = found[job_id]._replace(details=_details(text))
+                made, started, at = map(integer_of, text.split(b" "))
+                duration_ms = None if started is None or at is None else at - started
+                found[job_id] = found[job_id]._replace(details=Details(made, duration_ms))
         return found
 
     def _read(self, calls: Sequence[Call], hash_of: Callable[[str], str]) -> dict[str, bytes]:

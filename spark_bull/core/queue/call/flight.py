@@ -135,16 +135,13 @@ class Flight:
         if self._caller.lapses == self._lapses:
             return self._taken(gone, {call.job_id: CallEnd(None, REMOVED) for call in gone})
         self._lapses = self._caller.lapses
-        return self._added_again(pending)
-
-    def _added_again(self, calls: Sequence[Call]) -> list[EndedCall]:
-        """Adds the calls that are neither pending nor ended; returns the calls that have ended."""
+        # Those that are neither pending nor ended are added.
         added, ended = 0, []
-        for start, stop in chunks([call.text for call in calls]):
-            number, known = self._caller.add(calls[start:stop])
+        for start, stop in chunks([call.text for call in pending]):
+            number, known = self._caller.add(pending[start:stop])
             added += number
-            ended += self._taken(calls[start:stop], known)
-        log.warning("the lease of %d calls has lapsed: %d of their jobs were added again", len(calls), added)
+            ended += self._taken(pending[start:stop], known)
+        log.warning("the lease of %d calls has lapsed: %d of their jobs were added again", len(pending), added)
         return ended
 
     def _taken(self, calls: Sequence[Call], outcomes: dict[str, CallEnd]) -> list[EndedCall]:

@@ -214,8 +214,8 @@ def publish(handle: QueueHandle, event: str, fields: Mapping[str, Any], max_even
         raise OptionError("expected `fields` without `event`, which has the name of the event")
     if len(fields) > MAX_FIELDS:
         raise expected("fields", f"at most {MAX_FIELDS} fields", len(fields))
-    if max_events is not None and (isinstance(max_events, bool) or not isinstance(max_events, int) or max_events < 1):
-        raise expected("max_events", "an integer >= 1", max_events)
+    if max_events is not None:
+        check_count("max_events", max_events, 1)
     texts = ["event", event]
     for name, value in fields.items():
         texts += [name, value if isinstance(value, str) else json_text(f"fields.{name}", value)]

@@ -44,9 +44,7 @@ class LengthLimit(NamedTuple):
 
 def length_limit_of(options: Adding) -> LengthLimit | None:
     """The limit that a writer's options set; None: none."""
-    if options.max_length is None:
-        return None
-    return LengthLimit(options.max_length, options.when_full)
+    return None if options.max_length is None else LengthLimit(options.max_length, options.when_full)
 
 
 class RoomPauses:
@@ -155,9 +153,7 @@ class ReplicaTerms(NamedTuple):
 
 def replica_terms_of(options: Replicated) -> ReplicaTerms | None:
     """The terms that a writer's options set; None: none."""
-    if options.replicas is None:
-        return None
-    return ReplicaTerms(options.replicas, options.replica_timeout_ms)
+    return None if options.replicas is None else ReplicaTerms(options.replicas, options.replica_timeout_ms)
 
 
 def check_replicas(connection: Connection, terms: ReplicaTerms, queue: str) -> frozenset[str]:

@@ -139,7 +139,9 @@ def _walked(handle: QueueHandle, key: StateKey, asked: StateIds, fields: JobFiel
         if _all_stayed(asked.ids, *before, *after):
             return _kept(asked.ids, columns, [], [True] * len(asked.ids), fields), shift
         asked = _shifted(asked, shift)
-    check = [_state_check(state, kind, asked)]
+    check: list[Command] = [("ZMSCORE" if kind == "zset" else "SMISMEMBER", state, *asked.ids)]
+    if kind == "list":
+        check = [("LRANGE", state, max(0, asked.places[0] - SHIFT), asked.places[-1] + SHIFT)]
     columns, [then], [now] = fields.read(asked.ids, check, check)
     stayed = _stayed(kind, asked.ids, then, now)
     return _kept(asked.ids, columns, then if kind == "zset" else [], stayed, fields), shift
@@ -190,13 +192,6 @@ def _all_stayed(
     """
     here = ids[0] in first and ids[-1] in last_before and ids[-1] in last
     return here and first.index(ids[0]) == last.index(ids[-1])
-
-
-def _state_check(state: str, kind: str, asked: StateIds) -> Command:
-    """A command that shows which of the jobs are in their state."""
-    if kind == "list":
-        return ("LRANGE", state, max(0, asked.places[0] - SHIFT), asked.places[-1] + SHIFT)
-    return ("ZMSCORE" if kind == "zset" else "SMISMEMBER", state, *asked.ids)
 
 
 def _stayed(kind: str, ids: Sequence[bytes], before: Sequence[Any], after: Sequence[Any]) -> list[bool]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
-from spark_bull.core.errors import OptionError, expected
+from spark_bull.core.errors import OptionError, check_count
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.job_json import json_or_text
 from spark_bull.core.model.read_jobs import Dependency, FlowNode, Job
@@ -144,9 +144,8 @@ def read_flow(
     The tree is no snapshot. Raises DialectError and OptionError.
     """
     handle.dialect.require("flows")
-    for name, bound in (("max_depth", max_depth), ("max_jobs", max_jobs)):
-        if not isinstance(bound, int) or isinstance(bound, bool) or bound < 1:
-            raise expected(name, "an integer >= 1", bound)
+    check_count("max_depth", max_depth, 1)
+    check_count("max_jobs", max_jobs, 1)
     levels = [[_Place(handle.keys, job_id)]]
     seen = set(levels[0])
     jobs: dict[_Place, Job] = {}
