@@ -54,7 +54,7 @@ MUTANTS = [
         seed=7,
     ),
     _in_writes(
-        "a write that was given up can be registered", "write/decide", "redis.call('HSET', key.write, 'deadline', 0)"
+        "a write that was given up can be registered", "write/decide", "call('HSET', key.write, 'deadline', 0)"
     ),
     _in_writes("a late task stages into a registered write", "write/stage", "if ttl == -1 then", "if false then"),
     _in_writes(

@@ -8,7 +8,7 @@ A script starts with its contract, in comment lines:
     -- @returns the reply
     -- @include lib: once jobs(is_job)  what files of a folder in lua/ define: `once` of once.lua, `is_job` of jobs.lua
 
-The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]. It finds both in the code of the
+The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]; `call` is `redis.call`. It finds both in the code of the
 script and its includes (`keys.wait` or `args.base` where they belong to another queue). `@args` and `@keys` name the
 others: optional keys (`name?`), a last one that takes all that remain (`name...`), and keys looked up by a variable.
 
@@ -55,7 +55,7 @@ from spark_bull.core.store.lua_files import Includes, LuaFile, Part, Read, lua_f
 Value = str | bytes | int | float
 
 #: Lua finds a local variable faster than a global one.
-_TABLES = "local key, arg = KEYS, ARGV"
+_TABLES = "local key, arg, call = KEYS, ARGV, redis.call"
 _OPTIONAL, _REST = "?", "..."
 #: For each type, a command that fails for keys of other types and returns a number: Lua gets that in a fraction of the
 #: time that it takes to get the table that TYPE returns.
@@ -272,7 +272,7 @@ def _check(types: Mapping[int, str], includes: Includes) -> Iterator[str]:
     """Lua code that fails if a key has another type. A command that returns a number tells it fastest."""
     if types:
         commands = "\n".join(f"  call('{_COUNTING[kind]}', key[{number}])" for number, kind in types.items())
-        yield f"do\nlocal is_sound, why = pcall(function()\n  local call = redis.call\n{commands}\nend)"
+        yield f"do\nlocal is_sound, why = pcall(function()\n{commands}\nend)"
         pairs = ", ".join(f"[key[{number}]] = '{kind}'" for number, kind in types.items())
         yield f"if not is_sound then\n  {includes.name_of(CHECK, 'check_types')}({{{pairs}}}, why)\nend\nend"
 

@@ -4,7 +4,7 @@
 -- @include lib: once(advance_once) schedules(next_job) values(time_ms)
 -- @include {dialect}/lib: add_jobs
 
-local call, now = redis.call, time_ms()
+local now = time_ms()
 
 local function advance(job)
   local scheduled = call('ZSCORE', key.repeats, job.key)

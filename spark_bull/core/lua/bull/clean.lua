@@ -11,7 +11,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
     if finished and score > before then
       return nil
     end
-    if redis.call('EXISTS', arg.base .. job_id .. ':lock') == 1 then
+    if call('EXISTS', arg.base .. job_id .. ':lock') == 1 then
       return false
     end
     return finished or (last_seen(arg.base .. job_id) or 0) <= before

@@ -5,5 +5,5 @@
 -- @include lib: schedules(unschedule_once)
 
 return unschedule_once(key, arg, function(job_id)
-  redis.call('DEL', arg.base .. job_id)
+  call('DEL', arg.base .. job_id)
 end)

@@ -5,7 +5,7 @@
 -- @include lib: once(advance_once) rescue(count_up) schedules(next_job) values(finite_number time_ms)
 -- @include bullmq/lib: add_jobs events(emit_trimmed major_version) schedules(next_of_every)
 
-local call, now = redis.call, time_ms()
+local now = time_ms()
 local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version)
 
 -- The key of a repeated job of the older kind has the form name:id:endDate:tz:pattern; a scheduler has the counter

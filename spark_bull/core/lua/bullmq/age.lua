@@ -8,7 +8,7 @@
 -- Jobs that one ZRANGEBYSCORE returns.
 local PART = 50
 
-local call, latest = redis.call, time_ms() - tonumber(arg.after_ms)
+local latest = time_ms() - tonumber(arg.after_ms)
 local priority, limit = tonumber(arg.priority), tonumber(arg.limit)
 local moved, examined = 0, 0
 

@@ -5,7 +5,6 @@
 -- @include lib: jobs(added_at last_seen) once remove(sweep)
 -- @include bullmq/lib: dependents(cut_sequence) remove(remove_jobs) schedules(is_scheduled_job)
 
-local call = redis.call
 local has_parents = call('EXISTS', key.waiting_children) == 1
 local before, finished = tonumber(arg.before), arg.finished == '1'
 -- The age of a prioritized job counts from when it was added, even if it has started since.

@@ -4,8 +4,6 @@
 -- @include lib: values(time_ms)
 -- @include bullmq/lib: flows(release_parent)
 
-local call = redis.call
-
 if call('SREM', key.children, arg.pending) == 1 and call('SCARD', key.children) == 0
   and call('EXISTS', key.job) == 1 then
   release_parent(key, arg, key.job, arg.job_id, key.waiting_children, time_ms())

@@ -31,7 +31,7 @@ if arg.events_only == '1' then
   return found_results(key, arg, 0, cursor, 0)
 end
 if not clock.delivered_early then
-  redis.call('UNLINK', key.delivered_early)
+  call('UNLINK', key.delivered_early)
 end
 local more = false
 for _, state in ipairs(arg.states) do

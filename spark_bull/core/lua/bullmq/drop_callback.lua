@@ -3,8 +3,6 @@
 -- @returns 1 if there is no callback, 0 if it stays
 -- @include bullmq/lib: events(event_limit) flows(unlink_job)
 
-local call = redis.call
-
 if call('EXISTS', key.job) == 0 then
   return 1
 end

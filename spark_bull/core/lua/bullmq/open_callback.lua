@@ -6,7 +6,7 @@
 -- @include lib: add_jobs(clock_of fill_opts job_terms) values(number_texts take_numbers time_ms)
 -- @include bullmq/lib: events(emit emit_trimmed)
 
-local call, now, text = redis.call, time_ms(), number_texts()
+local now, text = time_ms(), number_texts()
 
 local function add_callback()
   local chunk, job_id = cmsgpack.unpack(arg.chunk), arg.job_id

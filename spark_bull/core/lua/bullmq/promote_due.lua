@@ -11,7 +11,7 @@ return promote_due_once(key, arg, function(now)
   local _, paused_or_full = waiting_list(key, arg.bullmq_version)
   local next_due, moved = promote_due_jobs(key, arg, now, tonumber(arg.limit))
   if next_due and not paused_or_full then
-    redis.call('ZADD', key.marker, next_due, '1')
+    call('ZADD', key.marker, next_due, '1')
   end
   return more_relays and now or next_due, moved
 end)

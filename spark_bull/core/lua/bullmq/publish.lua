@@ -7,5 +7,5 @@
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local max_events = arg.max_events == '' and event_limit(key) or arg.max_events
-  return redis.call('XADD', key.events, 'MAXLEN', '~', max_events, '*', unpack(arg.fields))
+  return call('XADD', key.events, 'MAXLEN', '~', max_events, '*', unpack(arg.fields))
 end)

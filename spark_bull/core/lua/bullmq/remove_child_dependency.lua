@@ -3,8 +3,6 @@
 -- @include lib: once
 -- @include bullmq/lib: flows(leave_parent)
 
-local call = redis.call
-
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   if call('EXISTS', key.job) == 0 then
     return {'missing'}

@@ -6,7 +6,7 @@
 -- @include bullmq/lib: remove(remove_unfinished)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
-  if redis.call('EXISTS', key.job) == 0 then
+  if call('EXISTS', key.job) == 0 then
     return {'missing'}
   end
   local share = {jobs = tonumber(arg.limit), steps = WALK_STEPS, seen = {}}

@@ -3,7 +3,6 @@
 -- @returns 1
 -- @include bullmq/lib: waiting(waiting_list)
 
-local call = redis.call
 local set, removed = cmsgpack.unpack(arg.set), cmsgpack.unpack(arg.removed)
 if #set > 0 then
   call('HSET', key.meta, unpack(set))

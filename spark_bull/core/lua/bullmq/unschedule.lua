@@ -7,10 +7,9 @@
 
 return unschedule_once(key, arg, function(job_id)
   unlink_job(arg.base .. job_id)
-  redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'removed', 'jobId', job_id,
-    'prev', 'delayed')
+  call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'removed', 'jobId', job_id, 'prev', 'delayed')
 end, function(member)
-  redis.call('DEL', key.repeats .. ':' .. member)
+  call('DEL', key.repeats .. ':' .. member)
 end, function(member, next_ms)
   return next_job_of(key, arg, member, next_ms)
 end)

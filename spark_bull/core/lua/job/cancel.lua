@@ -4,7 +4,7 @@
 -- @returns for each job 'done', 'missing', 'unlocked', or 'foreign' when no slot of a Spark worker holds the lock
 -- @include lib: values(time_ms)
 
-local call, now, answers, requests = redis.call, time_ms(), {}, {}
+local now, answers, requests = time_ms(), {}, {}
 for i, id in ipairs(arg.ids) do
   local job_key = arg.base .. id
   -- MGET: a lock of another type is none.

@@ -2,7 +2,7 @@
 -- @args ids...
 -- @returns ids of the jobs whose lock no longer holds the token
 
-local call, locks, ours, lost = redis.call, {}, {}, {}
+local locks, ours, lost = {}, {}, {}
 for i, id in ipairs(arg.ids) do
   locks[i] = arg.base .. id .. ':lock'
 end

@@ -3,8 +3,8 @@
 -- @include lib: once
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
-  if arg.job_id ~= '' and redis.call('GET', key.holder) ~= arg.job_id then
+  if arg.job_id ~= '' and call('GET', key.holder) ~= arg.job_id then
     return 0, true
   end
-  return redis.call('DEL', key.holder)
+  return call('DEL', key.holder)
 end)

@@ -2,8 +2,6 @@
 -- @returns number of rows, or -1 when the job does not exist
 -- @include lib: once
 
-local call = redis.call
-
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   if call('EXISTS', key.job) == 0 then
     return -1

@@ -2,7 +2,7 @@
 -- @args ids...
 -- @returns number of jobs locked
 
-local call, locked = redis.call, 0
+local locked = 0
 for _, id in ipairs(arg.ids) do
   local lock = arg.base .. id .. ':lock'
   local holder = call('GET', lock)

@@ -6,8 +6,6 @@
 -- @returns the number of removed jobs
 -- @include lib: jobs(unplaced_test) once
 
-local call = redis.call
-
 local function is_listed(job_id)
   for _, state_key in ipairs(key.states) do
     if call('TYPE', state_key).ok == 'list' and (call('LPOS', state_key, job_id, 'MAXLEN', arg.window)

@@ -4,7 +4,7 @@
 -- @returns ids of the jobs that stay as they are
 -- @include lib: jobs(job_row) values(time_ms)
 
-local call, now, kept = redis.call, time_ms(), {}
+local now, kept = time_ms(), {}
 for _, id in ipairs(arg.ids) do
   local job_key = arg.base .. id
   local row = job_row(job_key, 'expireAt')

@@ -1,8 +1,8 @@
 -- Replaces a job's payload.
 -- @returns 0, or -1 when the job does not exist
 
-if redis.call('EXISTS', key.job) == 0 then
+if call('EXISTS', key.job) == 0 then
   return -1
 end
-redis.call('HSET', key.job, 'data', arg.data)
+call('HSET', key.job, 'data', arg.data)
 return 0

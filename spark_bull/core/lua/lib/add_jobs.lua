@@ -107,7 +107,7 @@ local function job_terms(key, chunk, stalled_field)
   if not (chunk.expire_after or chunk.expire_at or chunk.stalled_counter) then
     return nil
   end
-  local call, text, first = redis.call, number_texts(), nil
+  local text, first = number_texts(), nil
   local afters, times = listed(chunk, 'expire_after'), listed(chunk, 'expire_at')
   local counters = listed(chunk, 'stalled_counter')
 
@@ -134,7 +134,7 @@ end
 -- yet to add, unless these wait for room or drop jobs themselves. A write with a `mode` adds none. `lists`, `zsets`:
 -- keys of the states of waiting jobs; `open`: key of the open writes; `writes`: the beginning of the keys of writes.
 local function queue_length(lists, zsets, open, writes)
-  local call, length = redis.call, 0
+  local length = 0
   for _, list in ipairs(lists) do
     length = length + call('LLEN', list)
   end
@@ -171,7 +171,7 @@ end
 local function rows_that_fit(base, limit, length, chunk, from)
   local ids, room, last = listed(chunk, 'job_id'), limit.max_length - length, chunk.n
   local function is_new(i)
-    return not ids[i] or redis.call('EXISTS', base .. ids[i]) == 0
+    return not ids[i] or call('EXISTS', base .. ids[i]) == 0
   end
   for i = from, chunk.n do
     if is_new(i) then
@@ -201,13 +201,13 @@ local length_limit = {own_length = own_length, has_no_room = has_no_room, rows_t
 
 -- The key that shows which job has a deduplication id, of a job that has one.
 local function holder_of(change)
-  local deduplication_id = redis.call('HGET', change.key, 'deid')
+  local deduplication_id = call('HGET', change.key, 'deid')
   return deduplication_id and string.sub(change.key, 1, -#change.id - 1) .. 'de:' .. deduplication_id
 end
 
 local function holds_deduplication(change)
   local holder = holder_of(change)
-  return holder and redis.call('GET', holder) == change.id
+  return holder and call('GET', holder) == change.id
 end
 
 -- The rule of a job that has none: its deduplication id is taken until it finishes.
@@ -235,7 +235,7 @@ end
 -- each other. `result`: what add_jobs returned. Without `keeps_all` only such numbers are kept: one entry while the
 -- numbers of a write follow each other.
 local function keep_ids(list, result, keeps_all, ttl_ms)
-  local call, ids, entry = redis.call, result.ids, nil
+  local ids, entry = result.ids, nil
   if result.is_range then
     local newest = call('LINDEX', list, -1)
     local before = newest and cmsgpack.unpack(newest)
@@ -269,7 +269,7 @@ end
 -- length of the queue} (with `arg.max_length`, '': none).
 local function add_once(key, arg, add_jobs)
   return once(key.receipt, arg.number .. ':' .. arg.from, arg.ttl_ms, function()
-    if key.intake_closed and redis.call('EXISTS', key.intake_closed) == 1 then
+    if key.intake_closed and call('EXISTS', key.intake_closed) == 1 then
       return {'closed'}, true
     end
     local limit = arg.max_length ~= '' and {max_length = tonumber(arg.max_length), when_full = arg.when_full}

@@ -9,7 +9,7 @@ local MAX_PROMOTED = 200
 -- The number of running jobs of a group. Where it has reached the limit, jobs without a lock are removed: their worker
 -- has died.
 local function running_of(key, base, group, limit)
-  local call, number = redis.call, tonumber(group)
+  local number = tonumber(group)
   local count = call('ZCOUNT', key.group_active, number, number)
   if count < limit then
     return count
@@ -55,9 +55,9 @@ local function room_of(key, base, settings, group, now)
     room.running = running_of(key, base, group, room.concurrency)
   end
   if room.max then
-    local window_end = tonumber(redis.call('ZSCORE', key.group_windows, group))
+    local window_end = tonumber(call('ZSCORE', key.group_windows, group))
     if window_end and window_end > now then
-      room.window_end, room.started = window_end, tonumber(redis.call('HGET', key.group_started, group)) or 0
+      room.window_end, room.started = window_end, tonumber(call('HGET', key.group_started, group)) or 0
     else
       room.window_end = now + room.duration_ms
     end
@@ -88,7 +88,7 @@ local function promote_of_groups(key, arg, rooms)
         promoted[#promoted + 1] = ids[i]
       end
       if #ready > 0 then
-        redis.call('ZREM', key.group_delayed, unpack(taken))
+        call('ZREM', key.group_delayed, unpack(taken))
         group_places.note_promoted(key, group, ready)
       end
       room.promoted = room.promoted + by_others + #ready
@@ -106,10 +106,10 @@ local group_room = {free_in = free_in, room_of = room_of, promote = promote_of_g
 -- groups; the ones that wait again (the list `waiting`) keep their places. The limits are given by the call, else by
 -- the call that delayed jobs last.
 local function refill_groups(key, arg, now, left, waiting)
-  if not next(left) or redis.call('EXISTS', key.group_delayed) == 0 then
+  if not next(left) or call('EXISTS', key.group_delayed) == 0 then
     return
   end
-  local packed = arg.group ~= '' and arg.group or redis.call('GET', key.group_settings)
+  local packed = arg.group ~= '' and arg.group or call('GET', key.group_settings)
   group_places.keep(key, left, waiting)
   if packed then
     local settings, rooms = cmsgpack.unpack(packed), {}
@@ -126,7 +126,7 @@ local function rest_groups(key, arg, outcomes, left, now)
   for _, job in ipairs(outcomes.rested) do
     local group, rests_until = left[job.id], now + job.ms
     if group then
-      local own, settings = group_own.of(key, group), redis.call('GET', key.group_settings)
+      local own, settings = group_own.of(key, group), call('GET', key.group_settings)
       own.rests_until = math.max(own.rests_until or 0, rests_until)
       own.name = own.name or settings and group_name.of_job(cmsgpack.unpack(settings).path, arg.base .. job.id) or nil
       group_own.save(key, group, own)
@@ -147,10 +147,10 @@ local PAUSE_MS = 31536000000
 
 -- Deletes the counters of windows that have ended; returns their groups.
 local function drop_windows(key, now)
-  local over = redis.call('ZRANGEBYSCORE', key.group_windows, '-inf', now, 'LIMIT', 0, MAX_ENDED)
+  local over = call('ZRANGEBYSCORE', key.group_windows, '-inf', now, 'LIMIT', 0, MAX_ENDED)
   if #over > 0 then
-    redis.call('ZREM', key.group_windows, unpack(over))
-    redis.call('HDEL', key.group_started, unpack(over))
+    call('ZREM', key.group_windows, unpack(over))
+    call('HDEL', key.group_started, unpack(over))
   end
   return over
 end
@@ -180,12 +180,12 @@ end
 local function count_start(key, group, room, id)
   -- Also without a limit, which the group may get while the job runs.
   room.running = room.running + 1
-  redis.call('ZADD', key.group_active, group, id)
+  call('ZADD', key.group_active, group, id)
   if room.max then
     room.started = room.started + 1
-    redis.call('HSET', key.group_started, group, room.started)
+    call('HSET', key.group_started, group, room.started)
     if room.started == 1 then
-      redis.call('ZADD', key.group_windows, room.window_end, group)
+      call('ZADD', key.group_windows, room.window_end, group)
     end
   end
 end
@@ -198,7 +198,7 @@ end
 -- ends. The first jobs of groups whose window or rest has ended are promoted at once. The settings are kept: settling
 -- calls that have none read them, and the groups of a queue that has some can get limits.
 local function group_limits(key, arg, now, delay)
-  local call, settings, lock_ms = redis.call, cmsgpack.unpack(arg.group), tonumber(arg.lock_ms)
+  local settings, lock_ms = cmsgpack.unpack(arg.group), tonumber(arg.lock_ms)
   local rooms, refillable, held, limits = {}, {}, 0, {}
   local has_delayed, has_promoted = call('EXISTS', key.group_delayed) == 1, false
 

@@ -6,7 +6,7 @@
 -- Also returns its member of the ZSET `group_own`: its digits and this record, packed. All members have one score, so
 -- that they are read in the order of the digits.
 local function group_record(key, group)
-  local member = redis.call('ZRANGEBYLEX', key.group_own, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
+  local member = call('ZRANGEBYLEX', key.group_own, '[' .. group, '(' .. group .. '\255', 'LIMIT', 0, 1)[1]
   return member and cmsgpack.unpack(string.sub(member, #group + 1)) or {}, member
 end
 
@@ -14,10 +14,10 @@ end
 local function save(key, group, own)
   local _, member = group_record(key, group)
   if member then
-    redis.call('ZREM', key.group_own, member)
+    call('ZREM', key.group_own, member)
   end
   if own.max or own.concurrency or own.paused or own.rests_until then
-    redis.call('ZADD', key.group_own, 0, group .. cmsgpack.pack(own))
+    call('ZADD', key.group_own, 0, group .. cmsgpack.pack(own))
   end
 end
 
@@ -31,9 +31,9 @@ local MAX_DUE, AGAIN_MS = 100, 30000
 
 -- Removes the groups that are due, and rests that are over; returns the groups.
 local function take_due(key, now)
-  local due = redis.call('ZRANGEBYSCORE', key.group_checks, '-inf', now, 'LIMIT', 0, MAX_DUE)
+  local due = call('ZRANGEBYSCORE', key.group_checks, '-inf', now, 'LIMIT', 0, MAX_DUE)
   for _, group in ipairs(due) do
-    redis.call('ZREM', key.group_checks, group)
+    call('ZREM', key.group_checks, group)
     local own = group_own.of(key, group)
     if own.rests_until and own.rests_until <= now then
       own.rests_until = nil
@@ -46,12 +46,12 @@ end
 -- Plans the next check of a group, if it rests, or has delayed jobs and is not paused.
 local function plan_next(key, group, now)
   local own = group_own.of(key, group)
-  local is_delayed = redis.call('ZLEXCOUNT', key.group_delayed, '[' .. group, '(' .. group .. '\255') > 0
+  local is_delayed = call('ZLEXCOUNT', key.group_delayed, '[' .. group, '(' .. group .. '\255') > 0
   local at = own.rests_until or is_delayed and not own.paused and now + AGAIN_MS
   if at then
-    redis.call('ZADD', key.group_checks, at, group)
+    call('ZADD', key.group_checks, at, group)
   else
-    redis.call('ZREM', key.group_checks, group)
+    call('ZREM', key.group_checks, group)
   end
 end
 
@@ -128,19 +128,19 @@ local group_place = {LAST_RANK = LAST_RANK, of = place_of, job_of = job_of}
 -- delayed. They are in the ZSET `group_promoted`: job id -> number of its group.
 local function note_promoted(key, group, ids)
   for _, id in ipairs(ids) do
-    redis.call('ZADD', key.group_promoted, group, id)
+    call('ZADD', key.group_promoted, group, id)
   end
 end
 
 -- Whether a job that waits again after it has left its group, {job id -> group}, comes behind the next jobs, and not at
 -- the end: delayed jobs of its group would overtake it.
 local function comes_near(key, left, id)
-  return left[id] and redis.call('EXISTS', key.group_delayed) == 1
+  return left[id] and call('EXISTS', key.group_delayed) == 1
 end
 
 -- Reserves a place for jobs `ids` that wait again after they have left their groups, {job id -> group}.
 local function keep_places(key, left, ids)
-  if next(left) and redis.call('EXISTS', key.group_delayed) == 1 then
+  if next(left) and call('EXISTS', key.group_delayed) == 1 then
     for _, id in ipairs(ids) do
       if left[id] then
         note_promoted(key, left[id], {id})
@@ -158,7 +158,7 @@ local MAX_LOOKED_UP = 10
 -- The number of promoted jobs of a group that have not started. When they fill all `places`, members that no longer
 -- wait are removed: others have started or deleted these jobs.
 local function promoted_of(key, group, places)
-  local call, number = redis.call, tonumber(group)
+  local number = tonumber(group)
   local count = call('ZCOUNT', key.group_promoted, number, number)
   if count > 0 and count >= places then
     for _, id in ipairs(call('ZRANGEBYSCORE', key.group_promoted, number, number, 'LIMIT', 0, MAX_LOOKED_UP)) do
@@ -175,10 +175,10 @@ end
 -- promoted, and that wait, count as promoted; returns how many there are.
 local function remove_outdated(key, group, outdated, looked_up)
   local waiting = {}
-  redis.call('ZREM', key.group_delayed, unpack(outdated))
+  call('ZREM', key.group_delayed, unpack(outdated))
   for i = 1, math.min(#outdated, MAX_LOOKED_UP - looked_up) do
     local id = group_place.job_of(outdated[i])
-    if not redis.call('ZSCORE', key.group_promoted, id) and waits(key, id) then
+    if not call('ZSCORE', key.group_promoted, id) and waits(key, id) then
       waiting[#waiting + 1] = id
     end
   end
@@ -189,7 +189,7 @@ end
 -- Ids and members of the first delayed jobs of a group, `count` at most, before the place `before` if given; and how
 -- many jobs were found that others have promoted.
 local function first_delayed(key, group, count, before)
-  local call, ids, members, promoted, looked_up = redis.call, {}, {}, 0, 0
+  local ids, members, promoted, looked_up = {}, {}, 0, 0
   local examined, batch = 0, math.min(count, MAX_EXAMINED)
   while #ids < count and examined < MAX_EXAMINED do
     local found = call('ZRANGEBYLEX', key.group_delayed, '[' .. group, '(' .. (before or group .. '\255'),

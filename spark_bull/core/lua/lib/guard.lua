@@ -4,15 +4,15 @@ local COUNT_OF = {list = 'LLEN', zset = 'ZCARD', set = 'SCARD'}
 local UNFINISHED = {'wait', 'paused', 'active', 'delayed', 'prioritized', 'waiting_children'}
 
 local function size_of(state_key)
-  local count = COUNT_OF[redis.call('TYPE', state_key).ok]
-  return count and redis.call(count, state_key) or 0
+  local count = COUNT_OF[call('TYPE', state_key).ok]
+  return count and call(count, state_key) or 0
 end
 
 -- The number of jobs that have ended in one of `states`, whether or not they still exist: the id counter, less the jobs
 -- that are in another state. A duplicate, and a job that was removed before it ended, count as ended; a retried job
 -- does not.
 local function ended_jobs(key, states)
-  local count, wanted = tonumber(redis.call('GET', key.id) or 0), {}
+  local count, wanted = tonumber(call('GET', key.id) or 0), {}
   for _, state in ipairs(states) do
     wanted[state] = true
   end
@@ -49,19 +49,18 @@ local guard_mark = {make = make_mark, read = read_mark}
 local KEPT_MS = 3600000
 
 local function read(key)
-  local packed = redis.call('GET', key.guard)
+  local packed = call('GET', key.guard)
   return packed and cmsgpack.unpack(packed) or {looks = {}}
 end
 
 local function write(key, arg, state)
   local ttl_ms = KEPT_MS + tonumber(arg.window_ms) + tonumber(arg.resume_after_ms)
-  redis.call('SET', key.guard, cmsgpack.pack(state), 'PX', ttl_ms)
+  call('SET', key.guard, cmsgpack.pack(state), 'PX', ttl_ms)
 end
 
 -- Numbers of jobs that grow as jobs end, by three sources: the id counter, which may grow without them, and the kept
 -- jobs and the metrics of workers, which can lack some.
 local function counted(key, arg, now)
-  local call = redis.call
   return {
     at = now,
     ended = ended_jobs(key, {'completed', 'failed'}),
@@ -74,7 +73,7 @@ end
 -- The numbers of jobs that have failed and ended since a look.
 local function since(key, arg, before, now)
   local function kept(state_key)
-    return arg.finish_times == '1' and redis.call('ZCOUNT', state_key, '(' .. before.at, now.at) or 0
+    return arg.finish_times == '1' and call('ZCOUNT', state_key, '(' .. before.at, now.at) or 0
   end
   local failed = math.max(
     0, now.failed - before.failed, now.metrics_failed - before.metrics_failed, kept(key.failed)
@@ -83,7 +82,7 @@ local function since(key, arg, before, now)
   local completed = math.max(0, by_metrics, by_kept)
   -- The counter also counts duplicates and jobs that were removed before they ended: only if the others can lack jobs.
   -- Older kept jobs show that none of the window were removed to keep a number of jobs.
-  local has_all = by_metrics > 0 or (by_kept > 0 and redis.call('ZCOUNT', key.completed, '-inf', before.at) > 0)
+  local has_all = by_metrics > 0 or (by_kept > 0 and call('ZCOUNT', key.completed, '-inf', before.at) > 0)
   if not has_all then
     completed = math.max(completed, now.ended - before.ended - failed)
   end
@@ -130,7 +129,7 @@ end
 -- Forgets the looks as the queue is paused.
 local function forget(key)
   if #read(key).looks > 0 then
-    redis.call('DEL', key.guard)
+    call('DEL', key.guard)
   end
 end
 

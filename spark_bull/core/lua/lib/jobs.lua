@@ -8,11 +8,11 @@ local function job_row(job_key, ...)
   if not row.err then
     return row
   end
-  local kind = redis.call('TYPE', job_key).ok
+  local kind = call('TYPE', job_key).ok
   if kind ~= 'hash' then
     return nil, kind
   end
-  return redis.call('HMGET', job_key, ...)
+  return call('HMGET', job_key, ...)
 end
 
 -- When a job was added, ms, or nil.
@@ -89,7 +89,7 @@ end
 -- Records the id of a job whose key is not a hash but of another type (`kind`), or whose id is not UTF-8 ('id'). Such a
 -- job can neither run nor fail, and is in no state.
 local function set_aside(key, job_id, kind)
-  redis.call('HSET', key.damaged, job_id, kind)
+  call('HSET', key.damaged, job_id, kind)
 end
 
 local function lose_damaged(key, job_id, kind, lost)
@@ -106,7 +106,7 @@ local function kind_of(job_key, row, at)
   if row[at.timestamp] or row[at.data] then
     return nil
   end
-  return redis.call('EXISTS', job_key) == 1 and 'remnant' or 'none'
+  return call('EXISTS', job_key) == 1 and 'remnant' or 'none'
 end
 
 -- Adds a job that can't run to `damaged`, as {id, kind}. An id that begins with '0:' is a mark of BullMQ 4, not a job.
@@ -128,7 +128,7 @@ local MEMBER_OF = {zset = 'ZSCORE', set = 'SISMEMBER'}
 -- Returns a function that tells whether a key is a job that none of those states has that are ZSETs or SETs, and that is
 -- not recorded as damaged.
 local function unplaced_test(key, arg)
-  local call, sorted = redis.call, {}
+  local sorted = {}
   for _, state_key in ipairs(key.states) do
     local command = MEMBER_OF[call('TYPE', state_key).ok]
     if command then
@@ -187,7 +187,7 @@ local CALL_KEYS = {'', ':dependencies', ':processed', ':failed', ':details', ':k
 -- half way, when a job may have left one state and not come to another.
 local function check_types(expected, why)
   for name, kind in pairs(expected) do
-    local found = redis.call('TYPE', name).ok
+    local found = call('TYPE', name).ok
     if found ~= kind and found ~= 'none' then
       error('WRONGTYPE expected ' .. name .. ' to be a ' .. kind .. ', found a ' .. found, 0)
     end

@@ -9,15 +9,15 @@
 local function mismatch_by(base, refusal, is_in_wrong_state)
   return function(change)
     if not is_job(base, change.id) then
-      if change.action == 'promote' and not change.data and redis.call('EXISTS', change.key) == 1 then
+      if change.action == 'promote' and not change.data and call('EXISTS', change.key) == 1 then
         -- A claim puts a job aside whose key is no hash.
         return is_in_wrong_state(change) and 'missing' or nil
       end
       -- An id without a job can be removed.
-      return (change.action ~= 'remove' or redis.call('EXISTS', change.key) == 1) and 'missing' or nil
+      return (change.action ~= 'remove' or call('EXISTS', change.key) == 1) and 'missing' or nil
     end
     local id = change.action == 'move' and id_there(change)
-    local is_there = id and redis.call('EXISTS', change.to_base .. id) == 1
+    local is_there = id and call('EXISTS', change.to_base .. id) == 1
     return refusal(change) or is_in_wrong_state(change) and 'wrong_state' or is_there and 'exists' or nil
   end
 end
@@ -26,7 +26,7 @@ end
 -- are active and locked, so that they end as claimed jobs do. `changes`: {id, key, action, reason or value} of each.
 -- Returns the set of the ids of those that have ended.
 local function finish_unclaimed(key, arg, changes, now)
-  local call, outcomes = redis.call, {token = arg.token, ids = {}, values = {}, keeps = {}, failed = {}}
+  local outcomes = {token = arg.token, ids = {}, values = {}, keeps = {}, failed = {}}
   for _, change in ipairs(changes) do
     local id, fields = change.id, call('HMGET', change.key, 'opts', 'stacktrace')
     local opts = options_of(fields[1])
@@ -63,7 +63,7 @@ end
 -- Adds the job of a change to the queue `change.to` as a new one with the same name, payload, options and terms; its own
 -- keys stay. A job that has expired may start there. One that has failed takes along why.
 local function move_job(key, arg, change, now)
-  local fields = redis.call('HMGET', change.key, 'name', 'data', 'opts', 'priority', 'attempts', 'expireAt', 'stc',
+  local fields = call('HMGET', change.key, 'name', 'data', 'opts', 'priority', 'attempts', 'expireAt', 'stc',
     'stalledCounter', 'failedReason', 'atm', 'attemptsMade')
   local text, expires, reason = fields[3] or '{}', finite_number(fields[6]), fields[9]
   local opts = options_of(text)
@@ -89,7 +89,7 @@ local function plain_actions(key, arg, now)
   local actions = {}
 
   function actions.promote(change)
-    redis.call('ZREM', key.delayed, change.id)
+    call('ZREM', key.delayed, change.id)
     enqueue_promoted(key, arg, change.id)
     return 'done'
   end
@@ -100,8 +100,8 @@ local function plain_actions(key, arg, now)
   end
 
   function actions.delay(change)
-    redis.call('ZREM', key.delayed, change.id)
-    redis.call('HSET', change.key, 'delay', change.delay)
+    call('ZREM', key.delayed, change.id)
+    call('HSET', change.key, 'delay', change.delay)
     delay_job(key, change.id, now + change.delay)
     return 'done'
   end
@@ -111,7 +111,7 @@ local function plain_actions(key, arg, now)
   end
 
   function actions.free(change)
-    redis.call('DEL', holder_of(change))
+    call('DEL', holder_of(change))
     return 'done'
   end
 
@@ -170,12 +170,12 @@ local function manage_jobs(key, arg, chunk, from, now)
     if outcome == 'open' then
       break
     end
-    if outcome == 'missing' and change.action == 'promote' and redis.call('EXISTS', change.key) == 0 then
+    if outcome == 'missing' and change.action == 'promote' and call('EXISTS', change.key) == 0 then
       -- An id without a job leaves its state.
-      redis.call('ZREM', key.delayed, change.id)
+      call('ZREM', key.delayed, change.id)
     end
     if outcome == 'done' and change.data and change.action ~= 'move' then
-      redis.call('HSET', change.key, 'data', change.data)
+      call('HSET', change.key, 'data', change.data)
     end
     outcomes[#outcomes + 1] = outcome
     i = i + 1

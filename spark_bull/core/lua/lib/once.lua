@@ -4,7 +4,7 @@
 -- reply gets the same one and changes nothing. `act` returns the reply, and true when it need not be kept as a
 -- repetition is harmless.
 local function once(receipt, call_id, ttl_ms, act)
-  local last = redis.call('GET', receipt)
+  local last = call('GET', receipt)
   if last then
     local kept = cmsgpack.unpack(last)
     if kept[1] == call_id then
@@ -15,7 +15,7 @@ local function once(receipt, call_id, ttl_ms, act)
   if unchanged then
     return answer
   end
-  redis.call('SET', receipt, cmsgpack.pack({call_id, answer}), 'PX', ttl_ms)
+  call('SET', receipt, cmsgpack.pack({call_id, answer}), 'PX', ttl_ms)
   return answer
 end
 
@@ -37,7 +37,6 @@ end
 -- of a queue that does not exist. `rescue(ids)` returns ids of jobs that wait again and ids of jobs that failed.
 -- Returns {next position or '', both}.
 local function rescue_slices(key, arg, now, rescue)
-  local call = redis.call
   return once(key.receipt, arg.call, arg.ttl_ms, function()
     if arg.position == '' and (call('EXISTS', key.active, key.stalled) == 0
       or not call('SET', key.stalled_check, now, 'PX', arg.check_ms, 'NX')) then

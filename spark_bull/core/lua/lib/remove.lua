@@ -10,14 +10,14 @@ local LOOKS = 5
 -- scores (of a ZSET) and the next cursor (of a SET).
 local slice_of_state = {
   list = function(state, position, size)
-    local members, ids = redis.call('LRANGE', state, -position - size, -position - 1), {}
+    local members, ids = call('LRANGE', state, -position - size, -position - 1), {}
     for i = #members, 1, -1 do
       ids[#ids + 1] = members[i]
     end
     return ids, {}
   end,
   zset = function(state, position, size)
-    local pairs_of = redis.call('ZRANGE', state, position, position + size - 1, 'WITHSCORES')
+    local pairs_of = call('ZRANGE', state, position, position + size - 1, 'WITHSCORES')
     local ids, scores = {}, {}
     for i = 1, #pairs_of, 2 do
       ids[#ids + 1], scores[#scores + 1] = pairs_of[i], tonumber(pairs_of[i + 1])
@@ -25,7 +25,7 @@ local slice_of_state = {
     return ids, scores
   end,
   set = function(state, position, size)
-    local scanned = redis.call('SSCAN', state, position, 'COUNT', size)
+    local scanned = call('SSCAN', state, position, 'COUNT', size)
     return scanned[2], {}, scanned[1]
   end,
 }
@@ -39,13 +39,13 @@ local leave_state = {
       gone[i] = ids[place]
     end
     if position == 0 and places[#places] == #places then
-      redis.call('LTRIM', state, 0, -#gone - 1)
+      call('LTRIM', state, 0, -#gone - 1)
     else
       for _, place in ipairs(places) do
-        redis.call('LSET', state, -position - place, '')
+        call('LSET', state, -position - place, '')
       end
-      local is_nearer_head = 2 * position > redis.call('LLEN', state)
-      redis.call('LREM', state, is_nearer_head and #gone or -#gone, '')
+      local is_nearer_head = 2 * position > call('LLEN', state)
+      call('LREM', state, is_nearer_head and #gone or -#gone, '')
     end
     return gone
   end,
@@ -54,14 +54,14 @@ local leave_state = {
     for i, place in ipairs(places) do
       gone[i] = ids[place]
     end
-    redis.call('ZREM', state, unpack(gone))
+    call('ZREM', state, unpack(gone))
     return gone
   end,
   -- SSCAN may return an id twice.
   set = function(state, _, ids, places)
     local gone = {}
     for _, place in ipairs(places) do
-      if redis.call('SREM', state, ids[place]) == 1 then
+      if call('SREM', state, ids[place]) == 1 then
         gone[#gone + 1] = ids[place]
       end
     end
@@ -112,22 +112,22 @@ end
 
 local pop = {
   list = function(state, count)
-    return redis.call('RPOP', state, count)
+    return call('RPOP', state, count)
   end,
   set = function(state, count)
-    return redis.call('SPOP', state, count)
+    return call('SPOP', state, count)
   end,
   zset = function(state, count)
-    local pairs_of, ids = redis.call('ZPOPMIN', state, count), {}
+    local pairs_of, ids = call('ZPOPMIN', state, count), {}
     for i = 1, #pairs_of, 2 do
       ids[#ids + 1] = pairs_of[i]
     end
     return ids
   end,
   hash = function(state, count)
-    local ids = redis.call('HRANDFIELD', state, count)
+    local ids = call('HRANDFIELD', state, count)
     if #ids > 0 then
-      redis.call('HDEL', state, unpack(ids))
+      call('HDEL', state, unpack(ids))
     end
     return ids
   end,
@@ -152,7 +152,7 @@ end
 -- Deletes the ids that `arg.writes` writes to the queue have kept, from number `arg.position` on, the latest first. The
 -- next jobs of the queue have the same ids. Returns whether there may be more.
 local function forget_ids(key, arg)
-  local call, first, limit, is_more = redis.call, tonumber(arg.position), tonumber(arg.writes), false
+  local first, limit, is_more = tonumber(arg.position), tonumber(arg.writes), false
   for _, writes in ipairs({key.finished_writes, key.open_writes}) do
     local ids = call('ZREVRANGE', writes, first, first + limit - 1)
     for _, write_id in ipairs(ids) do
@@ -169,10 +169,10 @@ local DELETED_TTL_MS = 30 * 86400000
 -- Removes by `obliterate_queue`, which pauses the queue first, its jobs and keys, and the ids that writes have kept. The
 -- key `deleted` tells readers of results that a queue was deleted which had jobs. Returns 'open' (call again) or 'done'.
 local function delete_queue(key, arg, obliterate_queue)
-  local had_jobs = redis.call('EXISTS', key.id) == 1
+  local had_jobs = call('EXISTS', key.id) == 1
   local state = obliterate_queue(key, arg)
   if state == 'done' and had_jobs then
-    redis.call('SET', key.deleted, time_ms(), 'PX', DELETED_TTL_MS)
+    call('SET', key.deleted, time_ms(), 'PX', DELETED_TTL_MS)
   end
   return forget_ids(key, arg) and 'open' or state
 end

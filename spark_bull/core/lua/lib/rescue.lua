@@ -31,7 +31,6 @@ local NEAR_TAIL, MOST_MOVED = 8, 7000
 -- Removes `count` adjacent jobs of `active`, the last of them at `last`. Near the tail, those behind them are taken off
 -- and put back; elsewhere, they are overwritten by a mark and removed by one LREM.
 local function remove_adjacent(active, last, count)
-  local call = redis.call
   local behind = call('LLEN', active) - 1 - last
   if behind <= math.min(NEAR_TAIL * count, MOST_MOVED) then
     local moved = call('LRANGE', active, last + 1, -1)
@@ -49,7 +48,7 @@ end
 -- the head, else in between. Others are searched for one by one.
 -- Returns the set of those that were not in the list.
 local function leave_active(active, ids)
-  local call, count = redis.call, #ids
+  local count = #ids
   if count == 0 then
     return {}
   end
@@ -85,7 +84,7 @@ end
 -- Removes jobs from the running ones of their groups, in the ZSET `group_active`: job id -> number of its group.
 -- Returns job id -> group.
 local function leave_groups(key, ids)
-  local call, left = redis.call, {}
+  local left = {}
   if call('EXISTS', key.group_active) == 1 then
     for i, number in ipairs(#ids > 0 and call('ZMSCORE', key.group_active, unpack(ids)) or {}) do
       if number then
@@ -125,7 +124,7 @@ end
 -- The jobs whose lock holds the token of their claim and that are not barred: their ids, the set of these, and their
 -- locks; and {id, reason} of the others.
 local function owned_of(base, outcomes, ids, barred)
-  local call, token, locks = redis.call, outcomes.token, {}
+  local token, locks = outcomes.token, {}
   for i = 1, #ids do
     locks[i] = base .. ids[i] .. ':lock'
   end
@@ -155,7 +154,6 @@ end
 -- Returns the set of the removed jobs, {id, reason} of the others, and the groups that running jobs have left: job id
 -- -> group.
 local function release_owned(key, base, outcomes, ids, barred)
-  local call = redis.call
   if #ids == 0 then
     return {}, {}, {}
   end
@@ -185,7 +183,6 @@ local ONE_STOP_MS = 30000
 -- the next one may have claimed the job again: this is no further stall if it was running already, `since` then, ms
 -- since 1970. The ZSET `interrupted` has the jobs and when they stalled in this way.
 local function counts_as_stall(key, id, since, now)
-  local call = redis.call
   local last = tonumber(call('ZSCORE', key.interrupted, id) or nil)
   if last and since <= last and now < last + ONE_STOP_MS then
     return false
@@ -218,14 +215,14 @@ end
 -- Adds 1 to a number in a job's hash; a text that is not a number counts as 0. Returns the number, nil when the key is
 -- not a hash: one that is gone must not get a field.
 local function count_up(job_key, field)
-  if redis.call('TYPE', job_key).ok ~= 'hash' then
+  if call('TYPE', job_key).ok ~= 'hash' then
     return nil
   end
   local count = redis.pcall('HINCRBY', job_key, field, 1)
   if type(count) == 'number' then
     return count
   end
-  redis.call('HSET', job_key, field, '1')
+  call('HSET', job_key, field, '1')
   return 1
 end
 
@@ -250,8 +247,8 @@ local function has_expired(job_key, now)
     return false
   end
   if row[2] then
-    if redis.call('EXISTS', job_key .. ':lock') == 0 then
-      redis.call('HDEL', job_key, 'expireAt')
+    if call('EXISTS', job_key .. ':lock') == 0 then
+      call('HDEL', job_key, 'expireAt')
     end
     return false
   end
@@ -260,21 +257,21 @@ end
 
 -- When jobs have to be looked at as the next one expires, ms since 1970, or nil.
 local function next_expiry_of(expiry)
-  local first = redis.call('ZRANGE', expiry, 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', expiry, 0, 0, 'WITHSCORES')
   return tonumber(first[2])
 end
 
 -- Notes in `expiry` when the list of waiting jobs has to be looked at again, as one of the jobs of `expired` may be in
 -- it: the score of the member '', which is no id.
 local function look_again(key, at)
-  if redis.call('EXISTS', key.expired) == 1 then
-    redis.call('ZADD', key.expiry, string.format('%.0f', at), '')
+  if call('EXISTS', key.expired) == 1 then
+    call('ZADD', key.expiry, string.format('%.0f', at), '')
   end
 end
 
 -- Lets a job that was claimed, but has not started, expire at its time, which has left `expiry` if it has come meanwhile.
 local function expire_again(key, job_key, id)
-  local expires = redis.call('HGET', job_key, 'expireAt')
+  local expires = call('HGET', job_key, 'expireAt')
   if expires then
     -- A time that is no number never comes.
     redis.pcall('ZADD', key.expiry, expires, id)

@@ -75,7 +75,6 @@ local result_entries = {
 -- was deleted, jobs may have been missed: that is refused unless `accept_recreated`. `deleted` tells of it, and a lower id
 -- counter when another program did it.
 local function check_owner(key, arg, on_recreated)
-  local call = redis.call
   local track = call('HMGET', key.track, 'owner', 'id', 'base', 'deleted')
   if not track[1] then
     return {'lost'}
@@ -103,7 +102,6 @@ end
 -- The reply of `discover`: {'ok', position after the last entry, `more`, and in a dialect with events the last one
 -- read, and the number of missing jobs}.
 local function found_results(key, arg, more, cursor, missing)
-  local call = redis.call
   for _, name in ipairs({'ledger', 'track', 'delivered_early', 'seen_completed', 'seen_failed', 'slices_completed',
     'slices_failed'}) do
     if key[name] then
@@ -118,7 +116,6 @@ end
 -- each job whether it has been in that state since that time. Returns {completed = ids, failed = ids} of those, and the
 -- new base.
 local function archived(key, arg, unchanged)
-  local call = redis.call
   local base = tonumber(call('HGET', key.track, 'base') or '')
   local count = base and math.min(tonumber(arg.position) - base, tonumber(arg.limit)) or 0
   if count <= 0 then
@@ -146,7 +143,6 @@ end
 
 -- As `archived`, for states that are ZSETs, from which the jobs are removed.
 local function archived_sorted(key, arg)
-  local call = redis.call
   local found, base = archived(key, arg, function(state, ids, times)
     local unchanged = {}
     for i, time in ipairs(call('ZMSCORE', key[state], unpack(ids))) do
@@ -180,7 +176,7 @@ local function scan_of(key, state, clock)
     names[i] = state .. ':' .. name
   end
   local scan = {state = state, set = key[state], seen = key['seen_' .. state], slices = key['slices_' .. state]}
-  for i, value in ipairs(redis.call('HMGET', key.track, unpack(names))) do
+  for i, value in ipairs(call('HMGET', key.track, unpack(names))) do
     scan[SCAN_FIELDS[i]] = value
   end
   scan.clock = clock
@@ -197,15 +193,14 @@ local function save_scan(key, scan)
       gone[#gone + 1] = scan.state .. ':' .. name
     end
   end
-  redis.call('HSET', key.track, unpack(fields))
+  call('HSET', key.track, unpack(fields))
   if #gone > 0 then
-    redis.call('HDEL', key.track, unpack(gone))
+    call('HDEL', key.track, unpack(gone))
   end
 end
 
 -- The jobs that were not seen at these times.
 local function unseen(scan, ids, times)
-  local call = redis.call
   if #ids == 0 or call('ZCOUNT', scan.seen, times[1], times[#times]) == 0 then
     return ids, times
   end
@@ -227,7 +222,6 @@ end
 -- The unknown jobs among the next STEP ones from `at` on, or among more where more have the same time.
 -- Returns their ids and times, where to continue, whether the walk has ended, and the number of jobs examined.
 local function step(scan)
-  local call = redis.call
   local rank, examined = call('ZCOUNT', scan.set, '-inf', bound_before(scan.at)), 0
   local stop = call('ZCOUNT', scan.set, '-inf', '(' .. scan.below)
   while true do
@@ -264,12 +258,12 @@ local function save_delivered_early(key, scan, ids, times)
   local count, since = 0, scan.clock.early_since
   for i, job_id in ipairs(ids) do
     if tonumber(times[i]) >= since then
-      redis.call('HSET', scan.clock.delivered_early, result_entries.early_field(scan.state, job_id), times[i])
+      call('HSET', scan.clock.delivered_early, result_entries.early_field(scan.state, job_id), times[i])
       count = count + 1
     end
   end
   if count > 0 then
-    redis.call('HINCRBY', key.track, 'late', count)
+    call('HINCRBY', key.track, 'late', count)
   end
 end
 
@@ -291,21 +285,21 @@ local function remember(key, scan, ids, times, at)
     pairs_of[place + 1], pairs_of[place + 2] = times[i], ids[i]
   end
   if #pairs_of > 0 then
-    redis.call('ZADD', scan.seen, unpack(pairs_of))
+    call('ZADD', scan.seen, unpack(pairs_of))
   end
 end
 
 -- Deletes seen jobs before `at`, MAX_FORGOTTEN at most; others are harmless, and are deleted by later calls.
 local function forget_seen(scan, at)
-  local count = math.min(redis.call('ZCOUNT', scan.seen, '-inf', bound_before(at)), MAX_FORGOTTEN)
+  local count = math.min(call('ZCOUNT', scan.seen, '-inf', bound_before(at)), MAX_FORGOTTEN)
   if count > 0 then
-    redis.call('ZREMRANGEBYRANK', scan.seen, 0, count - 1)
+    call('ZREMRANGEBYRANK', scan.seen, 0, count - 1)
   end
 end
 
 -- Sets `floor`, and deletes what was recorded about jobs below it.
 local function raise_floor(scan, floor)
-  local call, gone = redis.call, {}
+  local gone = {}
   scan.floor = floor
   forget_seen(scan, floor)
   for _, number in ipairs(call('HKEYS', scan.slices)) do
@@ -320,7 +314,7 @@ end
 
 -- Starts a walk through the next slice whose number of jobs has changed, if there is one.
 local function next_slice(scan)
-  local call, clock = redis.call, scan.clock
+  local clock = scan.clock
   local counts, known = {}, call('HGETALL', scan.slices)
   for i = 1, #known, 2 do
     counts[known[i]] = tonumber(known[i + 1])
@@ -353,7 +347,7 @@ local function begin_walk(scan)
     closed = math.min(closed, horizon + 1)
   end
   if scan.floor == '-inf' or tonumber(scan.floor) < closed then
-    if redis.call('ZCOUNT', scan.set, scan.floor, '(' .. closed) > 0 then
+    if call('ZCOUNT', scan.set, scan.floor, '(' .. closed) > 0 then
       scan.walk, scan.at, scan.below = 'closing', scan.floor, closed .. ''
       return true
     end
@@ -373,7 +367,7 @@ local function end_walk(scan)
   if scan.walk == 'closing' then
     raise_floor(scan, scan.below)
   elseif scan.walk ~= 'whole' then
-    redis.call('HSET', scan.slices, scan.walk, scan.count)
+    call('HSET', scan.slices, scan.walk, scan.count)
   end
   scan.walk, scan.at, scan.below, scan.count = nil, nil, nil, nil
 end
@@ -389,7 +383,7 @@ local function follow_sorted(key, arg, state, clock, most)
       local ids, times, at, ended, examined = step(scan)
       if #ids > 0 then
         if not scan.quiet then
-          redis.call('RPUSH', key.ledger, unpack(result_entries.found(arg.base, scan.state, ids, times)))
+          call('RPUSH', key.ledger, unpack(result_entries.found(arg.base, scan.state, ids, times)))
         end
         remember(key, scan, ids, times, at)
       end

@@ -20,7 +20,6 @@ end
 -- next job that was delayed, and `forget(member)`, if given, for each scheduler. `next_id(member, next_ms)`, if given:
 -- the id of the next job. Returns the number of job schedulers.
 local function unschedule_once(key, arg, remove_job, forget, next_id)
-  local call = redis.call
   return once(key.receipt, arg.call, arg.ttl_ms, function()
     local removed = 0
     for i = 1, #arg.members, 2 do

@@ -37,7 +37,7 @@ end
 
 -- The time of Redis, ms since 1970.
 local function time_ms()
-  local now = redis.call('TIME')
+  local now = call('TIME')
   return now[1] * 1000 + math.floor(now[2] / 1000)
 end
 
@@ -65,18 +65,18 @@ local LARGEST = 9007199254740991
 -- Takes the next `count` numbers for the ids of jobs; returns the last one. Fails before anything is written when they
 -- are too large, or the counter is no whole number.
 local function take_numbers(key, count)
-  local counter = redis.call('GET', key.id) or '0'
+  local counter = call('GET', key.id) or '0'
   if not string.match(counter, '^-?%d+$') or tonumber(counter) + count > LARGEST then
     error('WRONGTYPE expected ' .. key.id .. ' to be a number below 2^53, found \'' .. counter .. '\'', 0)
   end
-  return redis.call('INCRBY', key.id, count)
+  return call('INCRBY', key.id, count)
 end
 
 -- The id of a job without a custom id: its number, or the next one whose key nobody has. Bull and BullMQ would overwrite
 -- a job there, and fail at a key of another type.
 local function free_id(key, base, number)
   local job_id = string.format('%.0f', number)
-  while redis.call('EXISTS', base .. job_id) == 1 do
+  while call('EXISTS', base .. job_id) == 1 do
     job_id = string.format('%.0f', take_numbers(key, 1))
   end
   return job_id

@@ -7,7 +7,7 @@ local JOBS_BEFORE = 100
 
 -- Adds jobs to a list of waiting ones, in this order, behind the next ones.
 local function insert_near(list, ids)
-  local call, before = redis.call, redis.call('LRANGE', list, -JOBS_BEFORE, -1)
+  local before = call('LRANGE', list, -JOBS_BEFORE, -1)
   if #before < JOBS_BEFORE then
     call('LPUSH', list, unpack(ids))
     return
@@ -26,15 +26,14 @@ local NEXT_JOBS = 1000
 
 -- Whether a job is one of the next ones of the queue.
 local function waits(key, id)
-  return redis.call('LPOS', key.wait, id, 'RANK', -1, 'MAXLEN', NEXT_JOBS)
-    or redis.call('LPOS', key.paused, id, 'RANK', -1, 'MAXLEN', NEXT_JOBS)
+  return call('LPOS', key.wait, id, 'RANK', -1, 'MAXLEN', NEXT_JOBS)
+    or call('LPOS', key.paused, id, 'RANK', -1, 'MAXLEN', NEXT_JOBS)
 end
 
 -- Merges `wait` and `paused` into one list and renames it to `target`; jobs of `paused` come first, as they are older.
 -- The shorter list is moved into the longer one, `limit` jobs per call; no list is renamed over another one.
 -- Returns the number of jobs left in the shorter one.
 local function join_lists(key, target, limit)
-  local call = redis.call
   local waiting, paused = call('LLEN', key.wait), call('LLEN', key.paused)
   local moved = {}
   if waiting > paused then
@@ -74,11 +73,11 @@ end
 
 local function flush_pushes(pushes, list)
   if #pushes.newest > 0 then
-    redis.call('LPUSH', list, unpack(pushes.newest))
+    call('LPUSH', list, unpack(pushes.newest))
     pushes.newest = {}
   end
   if #pushes.next > 0 then
-    redis.call('RPUSH', list, unpack(pushes.next))
+    call('RPUSH', list, unpack(pushes.next))
     pushes.next = {}
   end
 end
@@ -95,10 +94,10 @@ local NEAR = 1000
 local function search_steps(lists, id)
   local steps = 0
   for _, list in ipairs(lists) do
-    if redis.call('LPOS', list, id, 'RANK', -1, 'MAXLEN', NEAR) then
+    if call('LPOS', list, id, 'RANK', -1, 'MAXLEN', NEAR) then
       return steps + NEAR
     end
-    steps = steps + redis.call('LLEN', list)
+    steps = steps + call('LLEN', list)
   end
   return steps
 end
@@ -107,7 +106,7 @@ end
 
 -- Notes that a job is delayed no more. One that is gone must not get a field.
 local function clear_delay(job_key)
-  if redis.call('EXISTS', job_key) == 1 then
+  if call('EXISTS', job_key) == 1 then
     redis.pcall('HSET', job_key, 'delay', '0')
   end
 end
@@ -115,7 +114,7 @@ end
 -- When the first delayed job is due, ms since 1970; false when there is none, or its score is no valid time.
 -- (Redis formats numbers among arguments with 17 digits, which takes longer than texts.)
 local function next_due_of(delayed)
-  local score = tonumber(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2])
+  local score = tonumber(call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2])
   return score and score < 9007199254740992 and math.max(0, math.floor(score / 4096)) or false
 end
 

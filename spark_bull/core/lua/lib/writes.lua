@@ -3,31 +3,31 @@
 
 -- Whether an open write has yet to empty the queue before it adds its first job.
 local function is_replacing(write)
-  local fields = redis.call('HMGET', write, 'state', 'position', 'replace', 'emptied')
+  local fields = call('HMGET', write, 'state', 'position', 'replace', 'emptied')
   return fields[1] == 'open' and fields[2] == '0' and fields[3] == '1' and not fields[4]
 end
 
 -- Closes a write: it leaves `open_writes`, and its record expires later.
 local function close_write(key, arg, state, now)
-  redis.call('HSET', key.write, 'state', state, 'finishedOn', now)
-  redis.call('PEXPIRE', key.write, arg.record_ttl_ms)
-  redis.call('ZREM', key.open_writes, arg.write_id)
+  call('HSET', key.write, 'state', state, 'finishedOn', now)
+  call('PEXPIRE', key.write, arg.record_ttl_ms)
+  call('ZREM', key.open_writes, arg.write_id)
   -- Those that are only prepared may have been given up.
-  local last = redis.call('ZRANGE', key.open_writes, -1, -1, 'WITHSCORES')[2]
+  local last = call('ZRANGE', key.open_writes, -1, -1, 'WITHSCORES')[2]
   if last and tonumber(last) < 0 then
-    redis.call('PEXPIRE', key.open_writes, arg.record_ttl_ms)
+    call('PEXPIRE', key.open_writes, arg.record_ttl_ms)
   end
-  redis.call('ZREMRANGEBYSCORE', key.finished_writes, '-inf', now - arg.record_ttl_ms)
-  redis.call('ZADD', key.finished_writes, now, arg.write_id)
-  redis.call('PEXPIRE', key.finished_writes, arg.record_ttl_ms)
+  call('ZREMRANGEBYSCORE', key.finished_writes, '-inf', now - arg.record_ttl_ms)
+  call('ZADD', key.finished_writes, now, arg.write_id)
+  call('PEXPIRE', key.finished_writes, arg.record_ttl_ms)
 end
 
 -- A write that can't be finished keeps its remaining stages as long as its record, for inspection.
 local function break_write(key, arg, now)
-  for _, stage in ipairs(redis.call('LRANGE', key.manifest, 0, -1)) do
-    redis.call('PEXPIRE', stage, arg.record_ttl_ms)
+  for _, stage in ipairs(call('LRANGE', key.manifest, 0, -1)) do
+    call('PEXPIRE', stage, arg.record_ttl_ms)
   end
-  redis.call('PEXPIRE', key.manifest, arg.record_ttl_ms)
+  call('PEXPIRE', key.manifest, arg.record_ttl_ms)
   close_write(key, arg, 'broken', now)
 end
 
@@ -40,12 +40,12 @@ end
 -- one that has yet to empty the queue, and would remove this one's jobs.
 local function write_ahead(key, write_id, replaces)
   local writes = base_of_writes(key, write_id)
-  for _, other in ipairs(redis.call('ZRANGE', key.open_writes, 0, -1)) do
+  for _, other in ipairs(call('ZRANGE', key.open_writes, 0, -1)) do
     if other == write_id then
       return nil
     end
     local write = writes .. other
-    if (replaces and redis.call('HGET', write, 'state') == 'open') or is_replacing(write) then
+    if (replaces and call('HGET', write, 'state') == 'open') or is_replacing(write) then
       return other
     end
   end
@@ -61,7 +61,6 @@ end
 -- that comes first}. With a callback also 'opening' before the first row (it has to be added), and 'closing' after the
 -- last one (it may run). With a maximum length also {'full', rows processed, length of the queue}: nothing was added.
 local function commit_once(key, arg, add_jobs)
-  local call = redis.call
   local write = call('HMGET', key.write, 'state', 'position', 'chunk', 'from', 'callback', 'maxLength', 'whenFull',
     'keepsIds')
   local state, position = write[1], tonumber(write[2])
@@ -160,7 +159,6 @@ end
 -- before), shard_layout and epoch ('': no shards), limit (nil: none) = {max_length, jobs, replaces, lists, zsets, writes},
 -- see queue_length}.
 local function registration_refusal(plan, version)
-  local call = redis.call
   local checks = {
     function(entry)
       local done = entry.watermark ~= '' and call('GET', entry.watermark)
@@ -207,7 +205,7 @@ local MOST_PREPARED = 1000
 -- Marks other prepared writes of the same application and version in the queue as superseded: only one of them may add
 -- the rows. Later versions do not matter, as a confirmed write may be opened after them.
 local function supersede(open, write, write_id)
-  local call, own, writes = redis.call, redis.call('HMGET', write, 'appId', 'version'), write:sub(1, -#write_id - 1)
+  local own, writes = call('HMGET', write, 'appId', 'version'), write:sub(1, -#write_id - 1)
   -- The scores of writes that are only prepared are negative.
   for _, other in ipairs(own[1] and call('ZRANGEBYSCORE', open, '-inf', '(0', 'LIMIT', 0, MOST_PREPARED) or {}) do
     local found = call('HMGET', writes .. other, 'state', 'appId', 'version')
@@ -221,7 +219,7 @@ end
 -- when the clock is put back.
 local function list_open_write(open, write, write_id)
   supersede(open, write, write_id)
-  local now, last = time_ms(), redis.call('ZRANGE', open, -1, -1, 'WITHSCORES')[2]
-  redis.call('ZADD', open, last and math.max(now, tonumber(last) + 1) or now, write_id)
-  redis.call('PERSIST', open)
+  local now, last = time_ms(), call('ZRANGE', open, -1, -1, 'WITHSCORES')[2]
+  call('ZADD', open, last and math.max(now, tonumber(last) + 1) or now, write_id)
+  call('PERSIST', open)
 end

@@ -4,7 +4,7 @@
 -- @returns number of queues removed
 
 -- `entries`: name and time of each queue.
-local call, removed = redis.call, 0
+local removed = 0
 for i = 1, #arg.entries, 2 do
   local noted = call('ZSCORE', key.registry, arg.entries[i])
   if noted and tonumber(noted) == tonumber(arg.entries[i + 1]) then

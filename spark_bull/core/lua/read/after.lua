@@ -9,7 +9,6 @@
 -- values = their fields, job after job}
 -- @include lib: jobs(job_fields)
 
-local call = redis.call
 local entering, window, most = arg.entering == '1', tonumber(arg.window), tonumber(arg.most)
 
 -- Compares bytes: `<` depends on the locale of the server.

@@ -23,4 +23,4 @@ if added and taken then
 elseif oldest and arg.after ~= '0-0' then
   lost = is_behind(oldest[1], arg.expected ~= '' and arg.expected or successor(arg.after)) and 2 or 0
 end
-return {lost, redis.call('XRANGE', key.events, '(' .. arg.after, arg.stop, 'COUNT', arg.limit)}
+return {lost, call('XRANGE', key.events, '(' .. arg.after, arg.stop, 'COUNT', arg.limit)}

@@ -1,5 +1,5 @@
 -- Counts events in a range of ids, up to a limit.
 -- @returns {number of events, id of the last one or ''}
 
-local entries = redis.call('XRANGE', key.events, '(' .. arg.after, arg.stop, 'COUNT', arg.limit)
+local entries = call('XRANGE', key.events, '(' .. arg.after, arg.stop, 'COUNT', arg.limit)
 return {#entries, #entries > 0 and entries[#entries][1] or ''}

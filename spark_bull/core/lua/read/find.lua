@@ -7,7 +7,7 @@ for _, job_id in ipairs(cmsgpack.unpack(arg.ids)) do
   wanted[job_id] = true
 end
 local first = tonumber(arg.position)
-local members = redis.call('LRANGE', key.list, first, first + tonumber(arg.window) - 1)
+local members = call('LRANGE', key.list, first, first + tonumber(arg.window) - 1)
 local answer = {#members}
 for _, job_id in ipairs(members) do
   if wanted[job_id] then

@@ -6,7 +6,7 @@
 -- Jobs of a group that are read to find its name, and bytes of payloads after which a call reads no more groups.
 local MAX_SAMPLES, MOST_BYTES = 3, 1048576
 
-local call, now, bytes = redis.call, time_ms(), 0
+local now, bytes = time_ms(), 0
 local packed = call('GET', key.group_settings)
 local path = packed and cmsgpack.unpack(packed).path
 

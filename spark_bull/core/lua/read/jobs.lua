@@ -6,7 +6,6 @@
 -- in `states` of each (0: none), scores = of each (false: none)}
 -- @include lib: jobs(job_fields)
 
-local call = redis.call
 local ids, kinds = cmsgpack.unpack(arg.ids), cmsgpack.unpack(arg.kinds)
 
 local function state_of(job_id)

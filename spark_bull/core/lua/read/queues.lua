@@ -3,11 +3,11 @@
 -- @returns {next cursor, keys...}
 
 local signs = cmsgpack.unpack(arg.signs)
-local scanned = redis.call('SCAN', arg.cursor, 'MATCH', arg.pattern, 'COUNT', arg.count)
+local scanned = call('SCAN', arg.cursor, 'MATCH', arg.pattern, 'COUNT', arg.count)
 local answer = {scanned[1]}
 for _, found in ipairs(scanned[2]) do
   local types = signs[string.match(found, '.*:(.*)')]
-  if types and string.find(types, redis.call('TYPE', found).ok, 1, true) then
+  if types and string.find(types, call('TYPE', found).ok, 1, true) then
     answer[#answer + 1] = found
   end
 end

@@ -1,7 +1,6 @@
 -- Removes the entries before a position from a ledger of results.
 -- @returns position of the first entry left, or false without a ledger
 
-local call = redis.call
 local base = tonumber(call('HGET', key.track, 'base') or '')
 if not base then
   return false

@@ -5,8 +5,6 @@
 -- that is missing, and for a SET
 -- @include lib: events(last_event) guard(ended_jobs) values(time_ms)
 
-local call = redis.call
-
 local function highest(state)
   if call('TYPE', state).ok ~= 'zset' then
     return '0'

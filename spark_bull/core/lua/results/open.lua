@@ -6,7 +6,6 @@
 -- is '0', or {'taken', owner}
 -- @include lib: events(last_event) values(time_ms)
 
-local call = redis.call
 local EARLIEST = {event = '0-0', floor = '-inf'}
 
 local function start_of(starting, is_new)

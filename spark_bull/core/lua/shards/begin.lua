@@ -2,8 +2,6 @@
 -- number as `next`, a change that has begun is given up.
 -- @returns names and values of the layout; none if the queue has no shards
 
-local call = redis.call
-
 local count, next_count = unpack(call('HMGET', key.shard_layout, 'count', 'next'))
 if count == arg.next then
   call('HDEL', key.shard_layout, 'next')

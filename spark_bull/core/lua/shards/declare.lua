@@ -3,8 +3,6 @@
 -- @returns names and values of the layout
 -- @include lib: values(time_ms)
 
-local call = redis.call
-
 if call('EXISTS', key.shard_layout) == 0 then
   call('HSET', key.shard_layout, 'count', arg.count, 'most', arg.count, 'epoch', time_ms(), 'writes', 0,
     'dialect', arg.dialect, 'servers', arg.servers)

@@ -2,8 +2,6 @@
 -- number of shards is being changed. A write that was planned or prepared before can't be registered then.
 -- @returns 1 if there is none any more, else 0
 
-local call = redis.call
-
 if call('ZCOUNT', key.open_writes, 0, '+inf') > 0 or call('HEXISTS', key.shard_layout, 'next') == 1 then
   return 0
 end

@@ -3,8 +3,6 @@
 -- score among the open writes is negative, and the process that is to confirm it may have died.
 -- @returns 1 when the next number is used, else 0
 
-local call = redis.call
-
 local next_count, writes, epoch = unpack(call('HMGET', key.shard_layout, 'next', 'writes', 'epoch'))
 if not next_count or writes ~= arg.writes or epoch ~= arg.epoch or call('ZCOUNT', key.open_writes, 0, '+inf') > 0 then
   return 0

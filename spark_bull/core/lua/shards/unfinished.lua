@@ -3,7 +3,6 @@
 -- @keys touched...
 -- @returns the number of writes, then the number of jobs of each state
 
-local call = redis.call
 assert(#key.touched > 0)
 
 local found = { call('ZCOUNT', key.open_writes, 0, '+inf') }

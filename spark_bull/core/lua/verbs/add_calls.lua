@@ -6,7 +6,7 @@
 -- @include lib: add_jobs(listed only_rows) jobs(CALL_KEYS) values(time_ms)
 -- @include {dialect}/lib: add_jobs(add_children)
 
-local call, now = redis.call, time_ms()
+local now = time_ms()
 local chunk = cmsgpack.unpack(arg.chunk)
 local ids, parent_ids = listed(chunk, 'job_id'), listed(chunk, 'parent_id')
 

@@ -5,7 +5,7 @@
 -- @include lib: group_limits(group_room) groups(group_checks group_digits group_own) once values(time_ms)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local packed = redis.call('GET', key.group_settings)
+  local packed = call('GET', key.group_settings)
   local settings, now, rooms = packed and cmsgpack.unpack(packed), time_ms(), {}
   for _, change in ipairs(cmsgpack.unpack(arg.changes)) do
     local group = group_digits(change.group)

@@ -3,7 +3,7 @@
 -- @include lib: manage(managed_jobs)
 -- @include {dialect}/lib: manage(mismatch_of)
 
-local packed = redis.call('HGET', key.stage, arg.number)
+local packed = call('HGET', key.stage, arg.number)
 if not packed then
   return {}
 end

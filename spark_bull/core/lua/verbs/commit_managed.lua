@@ -7,7 +7,7 @@ local COUNTED_AS = {done = 'changed', missing = 'missing', locked = 'locked'}
 
 -- Keeps the outcomes of changes, if the write says so: {ids, actions, outcomes} of each call.
 local function keep_outcomes(chunk, from, outcomes)
-  if #outcomes == 0 or redis.call('HEXISTS', key.write, 'outcomes') == 0 then
+  if #outcomes == 0 or call('HEXISTS', key.write, 'outcomes') == 0 then
     return
   end
   local ids, actions = {}, {}
@@ -15,8 +15,8 @@ local function keep_outcomes(chunk, from, outcomes)
     ids[i] = chunk.id[from + i - 1]
     actions[i] = type(chunk.action) == 'table' and chunk.action[from + i - 1] or chunk.action
   end
-  redis.call('RPUSH', key.outcomes, cmsgpack.pack({ids, actions, outcomes}))
-  redis.call('PEXPIRE', key.outcomes, arg.record_ttl_ms)
+  call('RPUSH', key.outcomes, cmsgpack.pack({ids, actions, outcomes}))
+  call('PEXPIRE', key.outcomes, arg.record_ttl_ms)
 end
 
 return commit_once(key, arg, function(_, _, chunk, from, now)

@@ -10,7 +10,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
   end
   local state = delete_queue(key, arg, obliterate_queue)
   if state == 'done' then
-    redis.call('HSET', key.write, 'emptied', 1)
+    call('HSET', key.write, 'emptied', 1)
   end
   return state
 end)

@@ -4,7 +4,7 @@
 -- @include lib: waiting(WALK_STEPS)
 -- @include {dialect}/lib: remove(remove_call) settle_jobs(finished_state)
 
-local call, has = redis.call, finished_state.has
+local has = finished_state.has
 local ids, parent_ids = unpack(cmsgpack.unpack(arg.calls))
 local steps = WALK_STEPS
 

@@ -4,7 +4,6 @@
 -- @include lib: jobs(job_row)
 -- @include {dialect}/lib: remove(remove_jobs) settle_jobs(finished_state)
 
-local call = redis.call
 local ids, parent_ids = unpack(cmsgpack.unpack(arg.calls))
 
 -- A parent of BullMQ has the outcome already, and so has one whose caller has ended the call.

@@ -23,7 +23,7 @@ local function during_pause(pause)
     return {'', pause.why, 1}, true
   end
   resume_queue(key)
-  redis.call('DEL', key.guard)
+  call('DEL', key.guard)
   return {'resumed', pause.why, 0}
 end
 

@@ -5,7 +5,7 @@
 -- @returns the time, ms since 1970
 -- @include lib: jobs(CALL_KEYS) values(time_ms)
 
-local call, now = redis.call, time_ms()
+local now = time_ms()
 
 local function has_jobs()
   for _, parent_key in ipairs(arg.parents) do

@@ -5,7 +5,7 @@
 -- @include {dialect}/lib: remove(obliterate_queue)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
-  local active = redis.call('LLEN', key.active)
+  local active = call('LLEN', key.active)
   if active > 0 and arg.force ~= '1' then
     return {'active', active}
   end

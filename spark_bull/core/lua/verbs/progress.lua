@@ -4,8 +4,6 @@
 -- @include lib: values(json_of)
 -- @include {dialect}/lib: events(announce_progress)
 
-local call = redis.call
-
 -- Whether a stored progress has a checkpoint: an object with the key `checkpoint`.
 local function has_checkpoint(progress)
   if not progress or not string.find(progress, '"checkpoint"', 1, true) then

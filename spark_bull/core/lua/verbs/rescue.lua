@@ -3,7 +3,7 @@
 -- @include lib: groups(group_places) once(rescue_slices) rescue(leave_groups) values(time_ms)
 -- @include {dialect}/lib: rescue(stalled_requeuer)
 
-local call, now = redis.call, time_ms()
+local now = time_ms()
 
 return rescue_slices(key, arg, string.format('%.0f', now), function(ids)
   local requeue, back, failed = stalled_requeuer(key, arg, now), {}, {}

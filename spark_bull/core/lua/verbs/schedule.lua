@@ -5,7 +5,7 @@
 -- @include {dialect}/lib: schedules(upsert_schedules)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
-  if redis.call('EXISTS', key.intake_closed) == 1 then
+  if call('EXISTS', key.intake_closed) == 1 then
     return {'closed'}, true
   end
   local made = upsert_schedules(key, arg, cmsgpack.unpack(arg.chunk), tonumber(arg.from), time_ms())

@@ -5,7 +5,7 @@
 -- @include lib: jobs(CALL_KEYS) values(time_ms) waiting(WALK_STEPS)
 -- @include {dialect}/lib: remove(remove_unfinished)
 
-local call, now = redis.call, time_ms()
+local now = time_ms()
 local lapses = call('ZSCORE', key.open_callers, arg.caller)
 if not lapses or tonumber(lapses) > now then
   return {'held'}

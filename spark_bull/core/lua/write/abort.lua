@@ -3,8 +3,6 @@
 -- @returns state of the write after that, or '' if there is none
 -- @include lib: values(time_ms) writes(close_write)
 
-local call = redis.call
-
 local write = call('HMGET', key.write, 'state', 'mode', 'search')
 local state = write[1] or ''
 if write[2] ~= 'manage' or not (state == 'open' or state == 'prepared' and write[3]) then

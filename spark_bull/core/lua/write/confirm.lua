@@ -4,8 +4,6 @@
 -- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', key} (it was prepared too long ago, or discarded), or {'resharded'} (the number of shards has changed)
 -- @include lib: values(time_ms) writes(list_open_write)
 
-local call = redis.call
-
 local write = call('HMGET', key.write, 'state', 'deadline', 'shardsEpoch')
 if write[1] and write[1] ~= 'prepared' then
   return {'registered'}

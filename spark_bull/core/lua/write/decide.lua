@@ -4,7 +4,7 @@
 -- @returns 'registered', 'given-up' (also if there is no such write) or 'undecided'
 -- @include lib: values(time_ms)
 
-local write = redis.call('HMGET', key.write, 'state', 'deadline')
+local write = call('HMGET', key.write, 'state', 'deadline')
 if not write[1] then
   return 'given-up'
 end
@@ -14,5 +14,5 @@ end
 if arg.gives_up == '0' and time_ms() <= tonumber(write[2]) then
   return 'undecided'
 end
-redis.call('HSET', key.write, 'deadline', 0)
+call('HSET', key.write, 'deadline', 0)
 return 'given-up'

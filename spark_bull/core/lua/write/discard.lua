@@ -3,8 +3,6 @@
 -- @keys stages...
 -- @returns number of stage keys deleted
 
-local call = redis.call
-
 local state = call('HGET', key.write, 'state')
 if state and state ~= 'prepared' then
   return 0

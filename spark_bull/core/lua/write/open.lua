@@ -6,7 +6,6 @@
 -- @returns number of the queues, from the first, that need no more calls
 -- @include lib: writes(list_open_write)
 
-local call = redis.call
 local room = tonumber(arg.most)
 assert(#key.touched > 0)
 

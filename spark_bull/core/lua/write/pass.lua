@@ -1,8 +1,6 @@
 -- Notes that a micro-batch without rows was committed, unless a later one was. Its version is the batch id.
 -- @returns the last version that was committed
 
-local call = redis.call
-
 local done = tonumber(call('GET', key.watermark) or -1)
 if done >= tonumber(arg.version) then
   return done

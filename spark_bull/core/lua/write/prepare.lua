@@ -7,7 +7,6 @@
 -- @returns {'prepared'}, or what `register` returns
 -- @include lib: values(time_ms) writes(registration_refusal)
 
-local call = redis.call
 local plan = cmsgpack.unpack(arg.plan)
 assert(#key.touched > 0)
 

@@ -5,7 +5,6 @@
 -- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', stage key}, {'closed', number of the queue}, {'full', number of the queue, its length}, or {'resharded'} (the number of shards has changed)
 -- @include lib: values(time_ms) writes(list_open_write registration_refusal)
 
-local call = redis.call
 local plan = cmsgpack.unpack(arg.plan)
 assert(#key.touched > 0)
 

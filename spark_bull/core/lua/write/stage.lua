@@ -2,12 +2,12 @@
 -- call leaves it unchanged. A prepared write keeps its longer TTL.
 -- @returns 1 when the chunk is staged, 0 when the stage key belongs to a registered write
 
-local ttl = redis.call('PTTL', key.stage)
+local ttl = call('PTTL', key.stage)
 if ttl == -1 then
   return 0
 end
-redis.call('HSET', key.stage, arg.number, arg.chunk)
+call('HSET', key.stage, arg.number, arg.chunk)
 if ttl < tonumber(arg.ttl_ms) then
-  redis.call('PEXPIRE', key.stage, arg.ttl_ms)
+  call('PEXPIRE', key.stage, arg.ttl_ms)
 end
 return 1

@@ -5,7 +5,6 @@
 -- @include lib: results(archived)
 -- @include bull/bull1/lib: remove(remove_jobs)
 
-local call = redis.call
 local SEEN = {completed = key.seen_completed, failed = key.seen_failed}
 local found, base = archived(key, arg, function(state, ids)
   local unchanged = {}

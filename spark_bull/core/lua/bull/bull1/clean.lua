@@ -8,7 +8,7 @@ local before = tonumber(arg.before)
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local position, ids = sweep(key, arg, function(job_id)
     local job_key = arg.base .. job_id
-    if redis.call('EXISTS', job_key .. ':lock') == 1 then
+    if call('EXISTS', job_key .. ':lock') == 1 then
       return false
     end
     return (added_at(job_key) or 0) <= before
@@ -17,7 +17,7 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
   if #ids > 0 or position == '' then
     -- The message of Bull 1.1 and 2 to the queue's other processes, on a channel without prefix.
     local listed = #ids > 0 and cjson.encode(ids) or '[]'
-    redis.call('PUBLISH', 'cleaned@' .. arg.queue, '["' .. arg.token .. '",' .. listed .. ',"' .. arg.state .. '"]')
+    call('PUBLISH', 'cleaned@' .. arg.queue, '["' .. arg.token .. '",' .. listed .. ',"' .. arg.state .. '"]')
   end
   return {position, ids}
 end)

@@ -10,7 +10,7 @@
 
 local refused = check_owner(key, arg, function()
   -- Ids start again at 1.
-  redis.call('UNLINK', key.seen_completed, key.seen_failed)
+  call('UNLINK', key.seen_completed, key.seen_failed)
 end)
 if refused then
   return refused

@@ -4,7 +4,7 @@
 -- @include lib: groups(group_places) once rescue(leave_groups)
 -- @include bull/bull1/lib: rescue(stalled_requeuer)
 
-local call, requeue = redis.call, stalled_requeuer(key, arg)
+local requeue = stalled_requeuer(key, arg)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   if arg.position == '' and not (call('EXISTS', key.active) == 1

@@ -7,7 +7,7 @@
 -- Takes a debounce id for a job, for `ttl` ms, or without it until the job finishes. When another job has the id,
 -- publishes that and returns its id.
 local function debounce(arg, debounce_id, ttl, job_id)
-  local call, holder = redis.call, arg.base .. 'de:' .. debounce_id
+  local holder = arg.base .. 'de:' .. debounce_id
   local is_free
   if ttl then
     is_free = call('SET', holder, job_id, 'PX', ttl, 'NX')
@@ -24,7 +24,6 @@ end
 
 -- A finished job releases its debounce id, unless that has a TTL.
 local function free_debounce(base, job_id)
-  local call = redis.call
   local debounced = call('HGET', base .. job_id, 'deid')
   local ttl = debounced and call('PTTL', base .. 'de:' .. debounced)
   if ttl == 0 or ttl == -1 then
@@ -39,7 +38,7 @@ end
 -- Returns {next = first row not processed, added, duplicates, deduplicated, ids, is_range (see keep_ids)}. A job that
 -- is deduplicated has the id of the job that is kept.
 local function add_jobs(key, arg, chunk, from, now)
-  local call, base = redis.call, arg.base
+  local base = arg.base
   local target = waiting_list(key)
   local last = chunk.n
   if chunk.priority and not chunk.whole then
@@ -133,7 +132,7 @@ end
 local function add_children(key, arg, chunk, now)
   local ids, parent_ids = listed(chunk, 'job_id'), listed(chunk, 'parent_id')
   for row = 1, chunk.n do
-    redis.call('SADD', arg.base .. parent_ids[row] .. ':dependencies', arg.base .. ids[row])
+    call('SADD', arg.base .. parent_ids[row] .. ':dependencies', arg.base .. ids[row])
   end
   chunk.whole = true
   return add_jobs(key, arg, chunk, 1, now).added

@@ -11,7 +11,7 @@ end
 -- Publishes an event of a job, unless it is left out; see is_written.
 local function publish(arg, event, channel, message)
   if is_written(arg, event) then
-    redis.call('PUBLISH', channel, message)
+    call('PUBLISH', channel, message)
   end
 end
 

@@ -13,7 +13,7 @@ local NEEDS_UNLOCKED = {retry = true, remove = true, fail = true, complete = tru
 local function sorted_state(key, id)
   local has = finished_state.has
   return has(key.completed, id) and 'completed' or has(key.failed, id) and 'failed'
-    or redis.call('ZSCORE', key.delayed, id) and 'delayed' or 'unknown'
+    or call('ZSCORE', key.delayed, id) and 'delayed' or 'unknown'
 end
 
 -- `change.from`: the state of a job to retry, nil: failed; in other changes, what sorted_state returned when the job was
@@ -25,7 +25,7 @@ local function is_in_wrong_state(key, change)
   elseif change.from and sorted_state(key, id) ~= change.from then
     return true
   elseif action == 'promote' then
-    return not redis.call('ZSCORE', key.delayed, id)
+    return not call('ZSCORE', key.delayed, id)
   elseif action == 'delay' or action == 'fail' or action == 'complete' then
     return has(key.completed, id) or has(key.failed, id)
   elseif action == 'free' then
@@ -34,7 +34,7 @@ local function is_in_wrong_state(key, change)
 end
 
 local function refusal_by_lock(change)
-  return NEEDS_UNLOCKED[change.action] and redis.call('EXISTS', change.key .. ':lock') == 1 and 'locked' or nil
+  return NEEDS_UNLOCKED[change.action] and call('EXISTS', change.key .. ':lock') == 1 and 'locked' or nil
 end
 
 -- Why a job can't be changed, or nil; see manage_jobs.
@@ -46,7 +46,7 @@ end
 
 -- Changes the priority of a job; one that may wait takes its new place, the first of that priority with `lifo`.
 local function prioritize_job(key, change, may_wait)
-  local call, target, priority = redis.call, waiting_list(key), change.priority
+  local target, priority = waiting_list(key), change.priority
   if may_wait and call('LREM', target, -1, change.id) == 1 then
     call('ZREM', key.priority, change.id)
     local job = {id = change.id, priority = priority}
@@ -64,7 +64,7 @@ end
 -- Moves a failed job back to the waiting ones. `change`: {id, reset_attempts: whether its attempts count from 0 again,
 -- lifo: whether it is the next one, nil: by its options}. The job does not expire any more.
 local function retry_job(key, arg, change)
-  local call, id, job_key, lifo = redis.call, change.id, arg.base .. change.id, change.lifo
+  local id, job_key, lifo = change.id, arg.base .. change.id, change.lifo
   local opts = call('HGET', job_key, 'opts')
   call(finished_state.take, key.failed, id)
   call('HDEL', job_key, 'expireAt')
@@ -78,7 +78,7 @@ end
 
 -- The actions of Bull, by their names; see manage_jobs.
 local function manage_actions(key, arg, now)
-  local call, take, actions = redis.call, finished_state.take, plain_actions(key, arg, now)
+  local take, actions = finished_state.take, plain_actions(key, arg, now)
   local lists = {key.wait, key.paused, key.active}
 
   local function is_sorted(id)

@@ -6,7 +6,6 @@
 -- has the id. Jobs that `finished` no longer have a priority or a place in a rate limited group, and have freed their
 -- debounce ids unless those have a TTL.
 local function remove_jobs(key, arg, ids, finished)
-  local call = redis.call
   if not finished then
     leave_wait(key, ids)
     for _, job_id in ipairs(ids) do
@@ -24,7 +23,7 @@ end
 
 -- Removes one job from its state, and its keys. Returns 'done' (also when only the id existed), 'missing' or 'locked'.
 local function remove_job(key, arg, job_id)
-  local call, take, job_key = redis.call, finished_state.take, arg.base .. job_id
+  local take, job_key = finished_state.take, arg.base .. job_id
   if call('EXISTS', job_key .. ':lock') == 1 then
     return 'locked'
   end
@@ -43,7 +42,7 @@ end
 
 -- As in bullmq/lib.
 local function remove_call(key, arg, job_id, steps, is_first)
-  if not redis.call('ZSCORE', key.delayed, job_id) then
+  if not call('ZSCORE', key.delayed, job_id) then
     steps = steps - search_steps({key.active, key.wait, key.paused}, job_id)
   end
   if steps >= 0 or is_first then
@@ -54,7 +53,7 @@ end
 
 -- As in bullmq/lib, for the calls of a parent.
 local function remove_unfinished(key, arg, parent_key, position, size, share)
-  local call, has, removed = redis.call, finished_state.has, 0
+  local has, removed = finished_state.has, 0
   local scanned = call('SSCAN', parent_key .. ':dependencies', position, 'COUNT', size)
   for _, job_key in ipairs(scanned[2]) do
     local job_id = string.sub(job_key, #arg.base + 1)
@@ -92,7 +91,7 @@ local function obliterate_bull(key, arg, rest)
   }, tonumber(arg.limit)) then
     return 'open'
   end
-  redis.call('UNLINK', unpack(rest))
+  call('UNLINK', unpack(rest))
   return 'done'
 end
 

@@ -6,7 +6,7 @@
 -- Returns a function of the id and the reason that fails a job without a worker, which has left its state; `published`
 -- is the reason in its message, which is `reason` by default.
 local function unrun_failures(key, arg, now)
-  local call, finished = redis.call, finished_of(arg.base, key.failed, now)
+  local finished = finished_of(arg.base, key.failed, now)
   return function(id, reason, published)
     local job_key = arg.base .. id
     local keep = keep_rule(options_of(call('HGET', job_key, 'opts')), 'removeOnFail') or {}
@@ -27,7 +27,7 @@ end
 -- Returns a function that lets a job that has left `active` wait again, as the next one. If it has stalled once more
 -- (`counts`), more than `max_stalled` times now, it fails. Returns whether it waits.
 local function stalled_requeuer(key, arg, now)
-  local call, fail = redis.call, unrun_failures(key, arg, now)
+  local fail = unrun_failures(key, arg, now)
   return function(id, counts)
     local stalled = counts and count_up(arg.base .. id, 'stalledCounter')
     if stalled and stalled > tonumber(arg.max_stalled) then
@@ -54,7 +54,7 @@ local SHARE = 200
 -- Moves the ids of jobs that have expired from `expiry` to the SET `expired`; delayed ones fail. Returns how many
 -- have failed.
 local function gather_expired(key, arg, now, fail)
-  local call, failed = redis.call, 0
+  local failed = 0
   local due = call('ZRANGEBYSCORE', key.expiry, '-inf', now, 'LIMIT', 0, SHARE)
   for _, id in ipairs(due) do
     if has_expired(arg.base .. id, now) then
@@ -76,7 +76,7 @@ end
 -- overwritten by a mark that is no id, and one LREM removes all marks: so it costs no search per job. Returns how many
 -- have failed.
 local function fail_near(key, arg, now, fail, is_behind)
-  local call, ids = redis.call, redis.call('LRANGE', key.wait, -NEAR, -1)
+  local ids = call('LRANGE', key.wait, -NEAR, -1)
   if #ids == 0 then
     return 0
   end
@@ -109,9 +109,9 @@ end
 
 -- Forgets ids in `expired` whose jobs were removed or have started, a few per call.
 local function forget_others(key, arg, now)
-  for _, id in ipairs(redis.call('SRANDMEMBER', key.expired, 20)) do
+  for _, id in ipairs(call('SRANDMEMBER', key.expired, 20)) do
     if not has_expired(arg.base .. id, now) then
-      redis.call('SREM', key.expired, id)
+      call('SREM', key.expired, id)
     end
   end
 end
@@ -126,7 +126,7 @@ local function expire_jobs(key, arg, now)
   end
 
   local failed, near = gather_expired(key, arg, now, fail), 0
-  if redis.call('EXISTS', key.expired) == 1 then
+  if call('EXISTS', key.expired) == 1 then
     local next_expiry = next_expiry_of(key.expiry)
     near = fail_near(key, arg, now, fail, next_expiry and next_expiry <= now)
     forget_others(key, arg, now)

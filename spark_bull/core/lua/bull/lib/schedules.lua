@@ -7,7 +7,7 @@
 -- for those that are rejected. `rejected`: {row, id of the job that exists}: the next job can't be added, and nothing
 -- was changed.
 local function upsert_schedules(key, arg, chunk, from, now)
-  local call, due, rejected = redis.call, {}, {}
+  local due, rejected = {}, {}
   for i = from, chunk.n do
     local row = chunk.schedules[i]
     local is_taken = call('EXISTS', arg.base .. row.job_id) == 1 and not call('ZSCORE', key.delayed, row.job_id)

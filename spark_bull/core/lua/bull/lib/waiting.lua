@@ -5,12 +5,11 @@
 
 -- The list of waiting jobs: `paused` while the queue is paused.
 local function waiting_list(key)
-  return redis.call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
+  return call('EXISTS', key.meta_paused) == 1 and key.paused or key.wait
 end
 
 -- Removes jobs that are no longer delayed from the groups in which Node's limiter keeps delayed jobs.
 local function leave_limiter(key, ids)
-  local call = redis.call
   if call('EXISTS', key.limiter_index) == 1 then
     for _, id in ipairs(ids) do
       local group = call('HGET', key.limiter_index, id)
@@ -25,20 +24,20 @@ end
 -- Deletes what Bull stores about waiting and delayed jobs outside of these states, when they have left them.
 local function leave_wait(key, ids)
   if #ids > 0 then
-    redis.call('ZREM', key.priority, unpack(ids))
+    call('ZREM', key.priority, unpack(ids))
     leave_limiter(key, ids)
   end
 end
 
 -- Inserts a job into a list at the place of its priority: Bull 3 and 4 keep prioritized jobs in `wait`.
 local function insert_by_priority(key, target, job_id, priority)
-  redis.call('ZADD', key.priority, priority, job_id)
-  local before = redis.call('ZCOUNT', key.priority, 0, priority) - 1
-  local pivot = redis.call('LINDEX', target, redis.call('LLEN', target) - before)
+  call('ZADD', key.priority, priority, job_id)
+  local before = call('ZCOUNT', key.priority, 0, priority) - 1
+  local pivot = call('LINDEX', target, call('LLEN', target) - before)
   if pivot then
-    redis.call('LINSERT', target, 'BEFORE', pivot, job_id)
+    call('LINSERT', target, 'BEFORE', pivot, job_id)
   else
-    redis.call('RPUSH', target, job_id)
+    call('RPUSH', target, job_id)
   end
 end
 
@@ -51,8 +50,8 @@ local function by_priority(key, jobs, length, most)
     local group = group_of[job.priority]
     if not group then
       local priority = string.format('%.17g', job.priority)
-      local before = redis.call('ZCOUNT', key.priority, 0, '(' .. priority) + most
-      local all = job.priority == math.huge and length or redis.call('ZCOUNT', key.priority, 0, priority)
+      local before = call('ZCOUNT', key.priority, 0, '(' .. priority) + most
+      local all = job.priority == math.huge and length or call('ZCOUNT', key.priority, 0, priority)
       group = {priority = job.priority, ids = {}, before = math.min(before, all, length)}
       groups[#groups + 1], group_of[job.priority] = group, group
     end
@@ -66,7 +65,7 @@ end
 
 -- Removes the jobs that come before the last group from the list, and pushes them again with the groups in between.
 local function rebuild_tail(key, target, groups)
-  local call, last = redis.call, groups[#groups].before
+  local last = groups[#groups].before
   local tail = last > 0 and call('LRANGE', target, -last, -1) or {}
   -- In the order in which jobs are claimed; `done`: number of jobs of the tail in it.
   local merged, done = {}, 0
@@ -101,7 +100,7 @@ local function insert_many_by_priority(key, target, jobs)
   if #jobs == 0 then
     return
   end
-  local length, walked = redis.call('LLEN', target), 0
+  local length, walked = call('LLEN', target), 0
   local groups = by_priority(key, jobs, length, math.huge)
   for _, group in ipairs(groups) do
     walked = walked + #group.ids * (length - group.before)
@@ -125,7 +124,7 @@ local function insert_near_by_priority(key, target, jobs, most)
   if #jobs == 0 then
     return
   end
-  local groups = by_priority(key, jobs, redis.call('LLEN', target), most)
+  local groups = by_priority(key, jobs, call('LLEN', target), most)
   if groups[#groups].before > MAX_MOVED then
     for _, group in ipairs(groups) do
       group.before = 0
@@ -150,7 +149,7 @@ local function enqueue_promoted(key, arg, job_id)
   if priority > 0 then
     insert_by_priority(key, target, job_id, priority)
   else
-    redis.call('LPUSH', target, job_id)
+    call('LPUSH', target, job_id)
   end
   announce_waiting(key, arg, job_id)
   clear_delay(job_key)
@@ -159,7 +158,6 @@ end
 -- Promotes delayed jobs of Bull that are due, `limit` at most, in the order in which they are due; with priorities as
 -- many as the length of the list allows. Returns when the next one is due, ms, or false, and how many it has promoted.
 local function promote_due_jobs(key, arg, now, limit)
-  local call = redis.call
   local target = waiting_list(key)
   local due = call('ZRANGEBYSCORE', key.delayed, '-inf', (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
   local plain, moved, walked, length = {}, 0, 0, call('LLEN', target)
@@ -205,7 +203,7 @@ local function promote_group(key, arg, ids)
     jobs[i] = {id = id, priority = priority > 0 and priority or math.huge}
     clear_delay(arg.base .. id)
   end
-  redis.call('ZREM', key.delayed, unpack(ids))
+  call('ZREM', key.delayed, unpack(ids))
   priority_inserts.near(key, waiting_list(key), jobs, JOBS_BEFORE)
   for _, id in ipairs(ids) do
     announce_waiting(key, arg, id)
@@ -220,8 +218,8 @@ local function delay_job(key, job_id, eta)
   local number = tonumber(job_id)
   local score = eta * 4096 + (number and number % 1 == 0 and bit.band(number % 4096, 0xfff) or 0)
   local text = string.format('%.0f', score)
-  redis.call('ZADD', key.delayed, text, job_id)
-  redis.call('PUBLISH', key.delayed, score / 4096)
+  call('ZADD', key.delayed, text, job_id)
+  call('PUBLISH', key.delayed, score / 4096)
   return text
 end
 
@@ -238,11 +236,11 @@ end
 
 -- The value that shows that the queue is paused: any; Node's is 1.
 local function read(key)
-  return redis.call('GET', key.meta_paused) or redis.call('HGET', key.meta, 'paused')
+  return call('GET', key.meta_paused) or call('HGET', key.meta, 'paused')
 end
 
 local function write(key, mark)
-  redis.call('SET', key.meta_paused, mark)
+  call('SET', key.meta_paused, mark)
 end
 
 local pause_mark = {read = read, write = write}
@@ -252,17 +250,17 @@ local pause_mark = {read = read, write = write}
 -- a guard becomes one that no guard ends; see lib/guard.lua.
 -- Returns the number of jobs still to be moved.
 local function pause_queue(key, _, limit, repeats)
-  local is_new = redis.call('EXISTS', key.meta_paused) == 0
-  redis.call('SET', key.meta_paused, 1)
-  redis.call('HSET', key.meta, 'paused', 1)
+  local is_new = call('EXISTS', key.meta_paused) == 0
+  call('SET', key.meta_paused, 1)
+  call('HSET', key.meta, 'paused', 1)
   if is_new or repeats then
-    redis.call('PUBLISH', key.paused, 'paused')
+    call('PUBLISH', key.paused, 'paused')
   end
   return join_lists(key, key.paused, limit)
 end
 
 local function resume_queue(key)
-  redis.call('DEL', key.meta_paused)
-  redis.call('HDEL', key.meta, 'paused')
-  redis.call('PUBLISH', key.resumed, 'resumed')
+  call('DEL', key.meta_paused)
+  call('HDEL', key.meta, 'paused')
+  call('PUBLISH', key.resumed, 'resumed')
 end

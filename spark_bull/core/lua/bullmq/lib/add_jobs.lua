@@ -22,7 +22,6 @@ local function chunk_parents(key, arg, chunk)
   if not chunk.parent_id then
     return nil
   end
-  local call = redis.call
   local ids, queues, flags = listed(chunk, 'parent_id'), listed(chunk, 'parent_queue'), listed(chunk, 'on_failure')
   local prefix = string.sub(arg.base, 1, -#arg.queue - 2)
   local is_5 = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version) <= 5
@@ -171,7 +170,7 @@ local function add_plain_jobs(key, arg, chunk, from, now)
   if not is_plain(chunk) then
     return nil
   end
-  local call, events, n = redis.call, key.events, chunk.n
+  local events, n = key.events, chunk.n
   local count, datas, timestamp = n - from + 1, chunk.data, number_texts()[now]
   local one_name, names = one_or_list(chunk.name)
   local one_opts, all_opts = one_or_list(chunk.opts)
@@ -202,7 +201,7 @@ end
 
 -- Puts new jobs into their places: `pushes`, see push; `prioritized`: {id, priority} of each; `delayed`: scores and ids.
 local function put_into_places(key, version, pushes, prioritized, delayed)
-  local call, target, paused_or_full = redis.call, waiting_list(key, version)
+  local target, paused_or_full = waiting_list(key, version)
   local ready = #pushes.newest + #pushes.next + #prioritized > 0
   push.flush(pushes, target)
   if #prioritized > 0 then
@@ -233,7 +232,7 @@ local function add_jobs(key, arg, chunk, from, now)
   if plain then
     return plain
   end
-  local call, base, n = redis.call, arg.base, chunk.n
+  local base, n = arg.base, chunk.n
   local counter = take_numbers(key, n - from + 1) - n
   local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
   local own_ids, custom_ids = listed(chunk, 'own_id'), listed(chunk, 'job_id')
@@ -385,6 +384,6 @@ local function add_children(key, arg, chunk, now)
     keys[row] = arg.base .. job_id
   end
   chunk.parents_exist = true
-  chunk.new_ids = redis.call('EXISTS', unpack(keys)) == 0
+  chunk.new_ids = call('EXISTS', unpack(keys)) == 0
   return add_jobs(key, arg, chunk, 1, now).added
 end

@@ -7,7 +7,7 @@
 local function free_deduplication(base, job_id, deduplication_id)
   local holder = deduplication_id and base .. 'de:' .. deduplication_id
   if holder and redis.pcall('GET', holder) == job_id then
-    redis.call('UNLINK', holder, base .. 'dn:' .. deduplication_id)
+    call('UNLINK', holder, base .. 'dn:' .. deduplication_id)
   end
 end
 
@@ -17,7 +17,7 @@ end
 -- may lower `delay`, and sets `since`: when the first of the jobs that have replaced each other was added. Delayed jobs
 -- of the same chunk must be in Redis.
 local function deduplicator(key, arg)
-  local call, base, text = redis.call, arg.base, number_texts()
+  local base, text = arg.base, number_texts()
   local is_5 = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version) <= 5
 
   -- The list of active jobs can be long: it is searched only for a job that has started and has no lock now.
@@ -181,7 +181,7 @@ end
 -- A finished job releases its deduplication id, unless that has a TTL. A job that was added under it meanwhile and
 -- stored aside (keepLastIfActive) is added to the queue now.
 local function free_and_requeue(key, arg, job_id, deduplication_id, now)
-  local call, base = redis.call, arg.base
+  local base = arg.base
   local holder = base .. 'de:' .. deduplication_id
   local ttl = call('PTTL', holder)
   if ttl == 0 or (ttl == -1 and call('GET', holder) == job_id) then

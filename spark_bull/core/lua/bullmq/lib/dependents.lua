@@ -14,7 +14,7 @@ end
 -- that does not wait was there before, and neither waits nor is waited for. The one dependent of a job is its parent,
 -- as in BullMQ; several ones are told of its end by a relay.
 local function link_jobs(key, arg, links, now)
-  local call, base = redis.call, arg.base
+  local base = arg.base
   local relayed = links.relayed
   local flag = links.on_failure and ',"' .. links.on_failure .. '":true' or ''
 
@@ -64,7 +64,6 @@ local MOST_DEPENDENTS = 200
 -- If many jobs were removed with its own, they are removed, too, when they wait for nothing else. Returns how many,
 -- with the jobs deleted.
 local function tell(key, arg, relay, most, now)
-  local call = redis.call
   local fields = call('HMGET', relay, 'of', 'flag', 'defa', 'removed')
   local job_key = arg.base .. (fields[1] or '')
   local value, reason = call('HGET', relay .. ':processed', job_key), call('HGET', relay .. ':failed', job_key)
@@ -93,7 +92,7 @@ end
 -- Ends relays whose jobs have ended, which BullMQ has moved to the waiting ones of their queue: those that depend on
 -- such a job go on. Returns whether there are more.
 local function run_relays(key, arg, now)
-  local call, left = redis.call, MOST_DEPENDENTS
+  local left = MOST_DEPENDENTS
   local id = call('LINDEX', key.relay_wait, -1)
   if not id then
     return false
@@ -134,8 +133,8 @@ local function parents_of(key, arg, follow_ups)
 end
 
 local function hold(parent)
-  if redis.call('ZSCORE', parent.keys.waiting_children, parent.id) then
-    redis.call('SADD', parent.key .. ':dependencies', FOLLOW_UPS)
+  if call('ZSCORE', parent.keys.waiting_children, parent.id) then
+    call('SADD', parent.key .. ':dependencies', FOLLOW_UPS)
   end
 end
 
@@ -149,7 +148,7 @@ local function hold_parents(key, arg, follow_ups)
 
   local function release(parent, now)
     local children = parent.key .. ':dependencies'
-    if redis.call('SREM', children, FOLLOW_UPS) == 1 and redis.call('SCARD', children) == 0 then
+    if call('SREM', children, FOLLOW_UPS) == 1 and call('SCARD', children) == 0 then
       release_parent(parent.keys, arg, parent.key, parent.id, parent.keys.waiting_children, now)
     end
   end
@@ -168,14 +167,14 @@ local ancestors_left = 100
 
 -- Whether a parent is of the same queue and waits for `child_key` alone; and its id.
 local function is_next_of_sequence(key, arg, child_key, parent_key)
-  local call, base, parent_id = redis.call, split_job_key(arg, parent_key)
+  local base, parent_id = split_job_key(arg, parent_key)
   local children = parent_key .. ':dependencies'
   return base == arg.base and call('SCARD', children) == 1 and call('SISMEMBER', children, child_key) == 1
     and call('ZSCORE', key.waiting_children, parent_id), parent_id
 end
 
 local function cut(key, arg, job_key)
-  local call, child_key, is_open = redis.call, job_key, false
+  local child_key, is_open = job_key, false
   local parent_key, parent = unpack(call('HMGET', job_key, 'parentKey', 'parent'))
   while parent_key do
     local is_next, parent_id = is_next_of_sequence(key, arg, child_key, parent_key)
@@ -229,7 +228,7 @@ local function open_tail(base, entry)
   if string.byte(entry) == PACKED then
     job_id, added_at = unpack(cmsgpack.unpack(entry))
   end
-  local fields = redis.call('HMGET', base .. job_id, 'timestamp', 'finishedOn', 'parentKey')
+  local fields = call('HMGET', base .. job_id, 'timestamp', 'finishedOn', 'parentKey')
   if fields[1] and not fields[2] and (not added_at or added_at == fields[1]) then
     return job_id, fields[3]
   end
@@ -238,7 +237,7 @@ end
 -- Removes entries of ended jobs, of `count` that are chosen at random. With twice as many as are added, there are in the
 -- long run not many more of them than of others.
 local function forget_ended(tails, base, count)
-  local call, ended = redis.call, {}
+  local ended = {}
   local entries = call('HRANDFIELD', tails, count, 'WITHVALUES')
   for i = 1, #entries, 2 do
     if not open_tail(base, entries[i + 1]) then
@@ -258,7 +257,7 @@ local function sequencer(key, arg, chunk)
   if not chunk.sequence then
     return nil
   end
-  local call, base, tails = redis.call, arg.base, key.sequence_tails
+  local base, tails = arg.base, key.sequence_tails
   local keys, flag = listed(chunk, 'sequence'), chunk.sequence_failure
   local stored, last, changed, new = call('HMGET', tails, unpack(keys)), {}, {}, 0
   local end_of_field = ',"queueKey":' .. cjson.encode(string.sub(base, 1, -2)) .. ',"' .. flag .. '":true}'

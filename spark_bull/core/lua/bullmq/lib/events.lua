@@ -5,7 +5,7 @@
 -- variable `arg` of its own.)
 local function emit(key, args, event, ...)
   if is_written(args, event) then
-    redis.call('XADD', key.events, '*', 'event', event, ...)
+    call('XADD', key.events, '*', 'event', event, ...)
   end
 end
 
@@ -17,11 +17,11 @@ local EVENT_LIMITS = {}
 local function event_limit(key)
   local name = key.meta
   if not EVENT_LIMITS[name] then
-    local given = redis.call('HGET', name, 'opts.maxLenEvents')
+    local given = call('HGET', name, 'opts.maxLenEvents')
     EVENT_LIMITS[name] = given and (given == '0' or whole_number(given) > 0) and string.format('%.0f', whole_number(given))
       or '10000'
     if not given then
-      redis.call('HSET', name, 'opts.maxLenEvents', '10000')
+      call('HSET', name, 'opts.maxLenEvents', '10000')
     end
   end
   return EVENT_LIMITS[name]
@@ -30,14 +30,14 @@ end
 -- As `emit`, in a script that does not trim the stream otherwise.
 local function emit_trimmed(key, args, event, ...)
   if is_written(args, event) then
-    redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', event, ...)
+    call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', event, ...)
   end
 end
 
 -- Tells that finished jobs were removed.
 local function note_cleaned(key, count)
   if count > 0 then
-    redis.call('XADD', key.events, '*', 'event', 'cleaned', 'count', count)
+    call('XADD', key.events, '*', 'event', 'cleaned', 'count', count)
   end
 end
 
@@ -55,7 +55,7 @@ local META = {}
 local function meta_of(key)
   local name = key.meta
   if not META[name] then
-    META[name] = redis.call('HMGET', name, 'paused', 'concurrency', 'version')
+    META[name] = call('HMGET', name, 'paused', 'concurrency', 'version')
   end
   return META[name]
 end

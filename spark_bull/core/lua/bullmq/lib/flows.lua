@@ -39,14 +39,13 @@ end
 
 -- Deletes the keys of a job. Returns how many of them existed.
 local function unlink_job(job_key)
-  return redis.call('UNLINK', job_key, job_key .. ':lock', job_key .. ':logs', job_key .. ':dependencies',
+  return call('UNLINK', job_key, job_key .. ':lock', job_key .. ':logs', job_key .. ':dependencies',
     job_key .. ':processed', job_key .. ':failed', job_key .. ':unsuccessful')
 end
 
 -- Moves a parent from `state` to the waiting or, if it has a delay, the delayed jobs. `push`: RPUSH (nil) makes it the
 -- next one of its list, LPUSH the last one. Returns whether it was in `state`.
 local function release_parent(keys, arg, parent_key, parent_id, state, now, push)
-  local call = redis.call
   if call('ZREM', state, parent_id) == 0 then
     return false
   end
@@ -66,11 +65,11 @@ end
 local function release_jobs(key, arg, ids, now)
   for _, id in ipairs(ids) do
     local job_key = arg.base .. id
-    if redis.call('SCARD', job_key .. ':dependencies') == 0 then
+    if call('SCARD', job_key .. ':dependencies') == 0 then
       release_parent(key, arg, job_key, id, key.waiting_children, now, 'LPUSH')
     end
   end
-  redis.call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
+  call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
 end
 
 -- Removes a deleted job from the dependencies of its parent. A parent that has no dependencies left becomes the next
@@ -79,7 +78,7 @@ end
 -- Returns whether the job was among the dependencies, and how many parents were deleted. It is a loop, as a sequence
 -- can have more jobs than Lua's stack.
 local function leave_parent(key, arg, job_key, parent_key, together)
-  local call, was_child, deleted = redis.call, false, 0
+  local was_child, deleted = false, 0
   while parent_key and call('EXISTS', parent_key) == 1
     and call('SREM', parent_key .. ':dependencies', job_key) == 1 do
     was_child = true
@@ -109,7 +108,7 @@ end
 -- Moves jobs that have left `active` to `waiting-children`. Returns the ones without unfinished children, which run
 -- again.
 local function wait_for_children(key, arg, ids, mine, now)
-  local call, ready = redis.call, {}
+  local ready = {}
   for _, id in ipairs(ids) do
     if mine[id] and call('EXISTS', arg.base .. id .. ':dependencies') == 1 then
       call('ZADD', key.waiting_children, string.format('%.0f', now), id)
@@ -123,7 +122,6 @@ end
 
 -- Stores the result of a completed child in its parent; releases the parent after the last child.
 local function child_completed(key, arg, job_key, parent_key, value, now)
-  local call = redis.call
   local children = parent_key .. ':dependencies'
   if call('SREM', children, job_key) == 0 then
     return
@@ -137,7 +135,6 @@ end
 
 -- A parent that fails because of its child gets a deferred failure, with which the next worker fails it.
 local function fail_parent(keys, arg, job_key, parent_key, parent_id, now)
-  local call = redis.call
   if call('EXISTS', parent_key) == 0 then
     return
   end
@@ -156,7 +153,6 @@ end
 
 -- Applies the final failure of a child to its parent. `rules`: the child's field `parent`, which says what to do.
 local function child_failed(key, arg, job_key, parent_key, rules, reason, now)
-  local call = redis.call
   local children = parent_key .. ':dependencies'
   if not (rules.fpof or rules.cpof or rules.idof or rules.rdof) or call('SREM', children, job_key) == 0 then
     return
@@ -221,7 +217,7 @@ local function flows_added_before(places)
     local jobs = place.group.jobs
     local own, ids = listed(jobs, 'own_id'), listed(jobs, 'job_id')
     for row, flow in ipairs(place.group.flow) do
-      if own[row] and not added[flow] and redis.call('EXISTS', place.args.base .. ids[row]) == 1 then
+      if own[row] and not added[flow] and call('EXISTS', place.args.base .. ids[row]) == 1 then
         added[flow] = true
       end
     end
@@ -250,9 +246,9 @@ local function refused_flows(places, added_before)
     takers[job_key] = parent and taker
     if parent and taker.parent_key ~= parent.key then
       refuse(math.max(flow, taker.flow), 'other parent', order)
-    elseif parent and group.is_root and not group.jobs.parent_optional and redis.call('EXISTS', parent.key) == 0 then
+    elseif parent and group.is_root and not group.jobs.parent_optional and call('EXISTS', parent.key) == 0 then
       refuse(flow, 'missing', order)
-    elseif parent and redis.call('EXISTS', job_key) == 1 then
+    elseif parent and call('EXISTS', job_key) == 1 then
       new_parents = new_parents or parents_by_child(places)
       local reason = place.refusal(parent, job_key, new_parents)
       if reason then
@@ -284,7 +280,7 @@ local function release_parents(key, arg, places, now)
     return one.order < other.order
   end)
   for _, parent in ipairs(parents) do
-    if redis.call('SCARD', parent.key .. ':dependencies') == 0 and redis.call('EXISTS', parent.key) == 1 then
+    if call('SCARD', parent.key .. ':dependencies') == 0 and call('EXISTS', parent.key) == 1 then
       local keys = parent_of(key, arg, parent.key)
       release_parent(keys, arg, parent.key, parent.id, keys.waiting_children, now)
     end

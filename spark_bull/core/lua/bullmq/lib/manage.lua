@@ -12,13 +12,13 @@ local TAKES_JOB = {remove = true, fail = true, complete = true, move = true}
 
 local function has_relatives(change)
   local job_key = change.key
-  return redis.call('HEXISTS', job_key, 'parentKey') == 1 or redis.call('EXISTS', job_key .. ':dependencies',
+  return call('HEXISTS', job_key, 'parentKey') == 1 or call('EXISTS', job_key .. ':dependencies',
     job_key .. ':processed', job_key .. ':failed', job_key .. ':unsuccessful') > 0
 end
 
 -- The states of which a job must have one; others are found by the action itself. `change.from`: as in bull/lib.
 local function is_in_wrong_state(key, change)
-  local action, call, id = change.action, redis.call, change.id
+  local action, call, id = change.action, call, change.id
   if action == 'retry' then
     local from = change.from or 'failed'
     return not call('ZSCORE', from == 'completed' and key.completed or key.failed, id)
@@ -44,7 +44,7 @@ end
 local function mismatch_of(key, arg)
   local function refusal(change)
     if TAKES_JOB[change.action] then
-      local is_locked = redis.call('EXISTS', change.key .. ':lock') == 1
+      local is_locked = call('EXISTS', change.key .. ':lock') == 1
       return is_locked and 'locked' or is_scheduled_job(key, arg, change.id) and 'scheduled' or nil
     end
   end
@@ -56,7 +56,6 @@ end
 -- Changes the priority of a job; one that waits takes its new place, the first of that priority with `lifo`. `state`: see
 -- sorted_state.
 local function prioritize_job(key, arg, job_id, priority, lifo, state)
-  local call = redis.call
   local is_listed = state == 'unknown' and call('LREM', waiting_list(key, arg.bullmq_version), -1, job_id) == 1
   if is_listed or (state == 'prioritized' and call('ZREM', key.prioritized, job_id) == 1) then
     if priority > 0 and lifo then
@@ -76,7 +75,7 @@ local ATTEMPTS = {'atm', 'ats'}
 
 -- Does not move the parent, which may have left `waiting-children`.
 local function return_to_parent(job_key, parent_key, from)
-  local call, removed = redis.call, 0
+  local removed = 0
   if from == 'failed' then
     removed = call('ZREM', parent_key .. ':unsuccessful', job_key) + call('HDEL', parent_key .. ':failed', job_key)
   else
@@ -90,7 +89,7 @@ end
 -- Moves a finished job back to the waiting ones, and back into the dependencies of its parent. `change`: as in bull/lib,
 -- and `from`: the state of the job, completed or else failed. It does not expire any more.
 local function retry_job(key, arg, change)
-  local call, job_id, from, lifo = redis.call, change.id, change.from or 'failed', change.lifo
+  local job_id, from, lifo = change.id, change.from or 'failed', change.lifo
   local job_key = arg.base .. job_id
   local fields = call('HMGET', job_key, 'opts', 'parentKey', 'priority')
   call('ZREM', from == 'failed' and key.failed or key.completed, job_id)
@@ -110,7 +109,7 @@ local CHILDREN = 500
 
 -- The actions of BullMQ, by their names; see manage_jobs.
 local function manage_actions(key, arg, now)
-  local call, actions = redis.call, plain_actions(key, arg, now)
+  local actions = plain_actions(key, arg, now)
 
   -- Takes a job out of its state; false when that is a list that is too long for the rest of this script.
   local function leave_state(change, share)

@@ -11,7 +11,7 @@ local MAX_DEPTH = 1000
 -- The state of a job, by the name of its key; 'unknown' if it may be in one that is a list.
 local function sorted_state(keys, job_id)
   local function has(state)
-    return redis.call('ZSCORE', state, job_id)
+    return call('ZSCORE', state, job_id)
   end
   return has(keys.completed) and 'completed' or has(keys.waiting_children) and 'waiting_children'
     or has(keys.delayed) and 'delayed' or has(keys.failed) and 'failed' or has(keys.prioritized) and 'prioritized'
@@ -24,11 +24,11 @@ local LISTS = {'wait', 'paused', 'active'}
 -- the name of the state.
 local function leave_any_state(key, job_id, state)
   if state ~= 'unknown' then
-    redis.call('ZREM', key[state], job_id)
+    call('ZREM', key[state], job_id)
     return string.gsub(state, '_', '-') .. ''
   end
   for _, name in ipairs(LISTS) do
-    if redis.call('LREM', key[name], -1, job_id) == 1 then
+    if call('LREM', key[name], -1, job_id) == 1 then
       return name
     end
   end
@@ -38,7 +38,6 @@ end
 -- Removes a job {key, id, base, keys, state} from its state, frees its deduplication id, and publishes that it was
 -- removed. A parent that has lost its last child has left `waiting-children`.
 local function remove_from_state(job, deduplication_id)
-  local call = redis.call
   local state = job.state == 'waiting_children' and sorted_state(job.keys, job.id) or job.state
   free_deduplication(job.base, job.id, deduplication_id)
   local prev = leave_any_state(job.keys, job.id, state)
@@ -79,7 +78,6 @@ end
 -- seen}. `size`: number of children that are scanned at once; `depth`: the level of the child, from 1. Returns whether
 -- the budget sufficed; sets `share.is_deep` when the tree has too many levels.
 local function gather_unfinished(key, arg, found, share, parent_key, job_key, size, depth)
-  local call = redis.call
   local base, job_id = split_job_key(arg, job_key)
   local keys = keys_at(key, arg, base)
   share.steps = share.steps - 1
@@ -120,7 +118,7 @@ end
 -- children that one SSCAN from `position` returns. Returns the next position, '' at the end, and the number of removed
 -- jobs.
 local function remove_unfinished(key, arg, job_key, position, size, share)
-  local scanned = redis.call('SSCAN', job_key .. ':dependencies', position, 'COUNT', size)
+  local scanned = call('SSCAN', job_key .. ':dependencies', position, 'COUNT', size)
   local found, all = {}, true
   for _, child_key in ipairs(scanned[2]) do
     all = all and gather_unfinished(key, arg, found, share, job_key, child_key, size, 1)
@@ -137,7 +135,6 @@ local function remove_unfinished(key, arg, job_key, position, size, share)
 end
 
 local function children_of(job_key, limit)
-  local call = redis.call
   -- Few jobs have children.
   if call('EXISTS', job_key .. ':dependencies', job_key .. ':processed', job_key .. ':failed',
     job_key .. ':unsuccessful') == 0 then
@@ -167,7 +164,6 @@ end
 -- job, from 1. Returns whether the budget sufficed; sets `share.locked` to the key of a job with a lock, `share.is_deep`
 -- for a tree with too many levels.
 local function gather_tree(key, arg, found, share, parent_key, job_key, with_children, depth)
-  local call = redis.call
   if share.path[job_key] then
     if share.jobs == 0 then
       return false
@@ -209,7 +205,6 @@ local function gather_tree(key, arg, found, share, parent_key, job_key, with_chi
 end
 
 local function forget_child(parent_key, job_key)
-  local call = redis.call
   call('SREM', parent_key .. ':dependencies', job_key)
   call('HDEL', parent_key .. ':processed', job_key)
   call('HDEL', parent_key .. ':failed', job_key)
@@ -238,7 +233,7 @@ end
 -- 'wrong_state' (the tree has too many levels), or 'locked' and the key of the locked job.
 local function remove_tree(key, arg, job_id, with_children, share)
   local job_key = arg.base .. job_id
-  if redis.call('EXISTS', job_key) == 0 then
+  if call('EXISTS', job_key) == 0 then
     -- An id without a job leaves its state.
     local state = sorted_state(key, job_id)
     local steps = steps_of(key, job_id, state)
@@ -271,7 +266,7 @@ end
 
 local function remove_schedulers(key, ids)
   for _, scheduler in ipairs(ids) do
-    redis.call('UNLINK', key.repeats .. ':' .. scheduler)
+    call('UNLINK', key.repeats .. ':' .. scheduler)
   end
 end
 
@@ -300,7 +295,7 @@ local function obliterate_queue(key, arg)
     {key.failed, 'zset', remove},
     {key.damaged, 'hash', remove},
   }, tonumber(arg.limit))
-  if redis.call('EXISTS', key.relay_wait) == 1 then
+  if call('EXISTS', key.relay_wait) == 1 then
     -- Dependents of completed jobs are waiting now, and are removed as such by the next call.
     run_relays(key, arg, time_ms())
     is_open = true
@@ -308,7 +303,7 @@ local function obliterate_queue(key, arg)
   if is_open then
     return 'open'
   end
-  redis.call('UNLINK',
+  call('UNLINK',
     key.id, key.pc, key.meta, key.events, key.marker, key.stalled, key.stalled_check, key.limiter,
     key.rate_limited,
     key.group_active, key.group_delayed, key.group_promoted, key.group_started, key.group_windows, key.group_settings,
@@ -320,8 +315,8 @@ end
 
 -- Returns the function of an id that says which jobs `drain` removes, see sweep: all but the next jobs of schedulers.
 local function drained_test(key, arg)
-  local has_schedulers = redis.call('EXISTS', key.repeats) == 1
-  local has_parents = redis.call('EXISTS', key.waiting_children) == 1
+  local has_schedulers = call('EXISTS', key.repeats) == 1
+  local has_parents = call('EXISTS', key.waiting_children) == 1
   return function(job_id)
     if has_schedulers and is_scheduled_job(key, arg, job_id) then
       return false

@@ -3,7 +3,6 @@
 -- @include bullmq/lib: events(emit event_limit) waiting(enqueue_job waiting_list)
 
 local function is_scheduled(key, job_key)
-  local call = redis.call
   local scheduler = call('HGET', job_key, 'rjk')
   return scheduler and (call('EXISTS', key.repeats .. ':' .. scheduler) == 1 or call('ZSCORE', key.repeats, scheduler))
 end
@@ -12,7 +11,6 @@ end
 -- (`counts`), more than `max_stalled` times now, it gets a deferred failure, with which the next worker fails it, unless
 -- a scheduler made it. Returns whether it waits: always.
 local function stalled_requeuer(key, arg)
-  local call = redis.call
   call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
   return function(id, counts)
     local job_key = arg.base .. id
@@ -45,7 +43,7 @@ local POSITION_TTL_MS = 60000
 -- out of their state. Those in a list go to the SET `expired`; parents that wait for their children stay. Returns the ids
 -- of those taken out, and whether others may have expired.
 local function gather_expired(key, arg, now)
-  local call, gone = redis.call, {}
+  local gone = {}
   local due = call('ZRANGEBYSCORE', key.expiry, '-inf', now, 'LIMIT', 0, SHARE)
   for _, id in ipairs(due) do
     local job_key = arg.base .. id
@@ -67,14 +65,14 @@ end
 
 -- Whether a job of the SET `expired` still waits to fail: it was not removed, failed or added again since.
 local function is_to_fail(arg, id)
-  return redis.call('HGET', arg.base .. id, 'defa') == 'expired'
+  return call('HGET', arg.base .. id, 'defa') == 'expired'
 end
 
 -- Forgets jobs of `expired` that others have failed or removed, a few per call.
 local function forget_others(key, arg)
-  for _, id in ipairs(redis.call('SRANDMEMBER', key.expired, 20)) do
+  for _, id in ipairs(call('SRANDMEMBER', key.expired, 20)) do
     if not is_to_fail(arg, id) then
-      redis.call('SREM', key.expired, id)
+      call('SREM', key.expired, id)
     end
   end
 end
@@ -82,15 +80,15 @@ end
 -- Removes `count` marks, which begin `position` ids from the end of a list, from the nearer end. Returns how long to wait
 -- until the next call, ms.
 local function remove_marks(list, position, count)
-  local to_head = redis.call('LLEN', list) - position
-  redis.call('LREM', list, to_head < position and count or -count, '')
+  local to_head = call('LLEN', list) - position
+  call('LREM', list, to_head < position and count or -count, '')
   return math.max(0, math.min(position, to_head) - NEAR) * MS_PER_COMPARED
 end
 
 -- Takes jobs of `expired` out of the next part of a list, from the end from which jobs are claimed. Ids are overwritten
 -- by a mark that is no id, and one LREM removes all marks. Returns their ids, and when to go on, ms from now.
 local function take_listed(key, arg, list)
-  local call, gone = redis.call, {}
+  local gone = {}
   local position = tonumber(call('GET', key.expiry_position) or 0)
   local ids = call('LRANGE', list, -position - EXAMINED, -position - 1)
   local is_expired = #ids > 0 and call('SMISMEMBER', key.expired, unpack(ids)) or {}
@@ -123,7 +121,7 @@ local function expire_jobs(key, arg, now)
   local gone, is_behind = gather_expired(key, arg, now)
   if is_behind then
     look_again(key, now)
-  elseif redis.call('EXISTS', key.expired) == 1 then
+  elseif call('EXISTS', key.expired) == 1 then
     local listed, pause = take_listed(key, arg, (waiting_list(key, arg.bullmq_version)))
     for _, id in ipairs(listed) do
       gone[#gone + 1] = id

@@ -9,7 +9,7 @@ local function balance_field(arg)
 end
 
 local function found_jobs(key)
-  return tonumber(redis.call('HGET', key.track, 'base')) + redis.call('LLEN', key.ledger)
+  return tonumber(call('HGET', key.track, 'base')) + call('LLEN', key.ledger)
 end
 
 local function first_balance_field(arg)
@@ -20,7 +20,7 @@ end
 -- in their sets, except the ones from before its start. It is used until the balance itself is known. Returns whether
 -- the reader is new.
 local function save_first_balance(key, arg)
-  local call, field = redis.call, first_balance_field(arg)
+  local field = first_balance_field(arg)
   if call('LLEN', key.ledger) > 0 or call('HEXISTS', key.track, field) == 1 then
     return false
   end
@@ -38,7 +38,7 @@ end
 -- The number of ended jobs that are unaccounted for after a complete scan: 0, unless events were trimmed unread; -1 if
 -- unknown. `late`: number of jobs found that have ended after the horizon.
 local function unaccounted_jobs(key, arg)
-  local call, field, to_horizon = redis.call, balance_field(arg), arg.until_ended ~= ''
+  local field, to_horizon = balance_field(arg), arg.until_ended ~= ''
   local ended = to_horizon and tonumber(arg.until_ended) or ended_jobs(key, arg.states)
   local known = call('HMGET', key.track, field, 'gap', 'late', first_balance_field(arg))
   local before, gap, late = tonumber(known[1] or known[4] or ''), known[2], to_horizon and tonumber(known[3] or 0) or 0
@@ -64,9 +64,9 @@ end
 -- Updates the balance after all events were read and none is missing, so that all ended jobs have been found.
 local function save_event_balance(key, arg)
   local field = balance_field(arg)
-  local known = redis.call('HMGET', key.track, field, 'gap')
+  local known = call('HMGET', key.track, field, 'gap')
   if known[1] and not known[2] then
-    redis.call('HSET', key.track, field, ended_jobs(key, arg.states) - found_jobs(key))
+    call('HSET', key.track, field, ended_jobs(key, arg.states) - found_jobs(key))
   end
 end
 
@@ -79,7 +79,6 @@ local results_balance = {
 -- Returns whether events after `cursor` were trimmed, and the new cursor. For a new reader, events before its start are
 -- not missing. A reader at '0-0', which has read no event, misses some if the stream has reached its maximum length.
 local function has_gap(key, cursor, is_new)
-  local call = redis.call
   local first = call('XRANGE', key.events, '-', '+', 'COUNT', 1)[1]
   if is_new then
     return false, first and cursor or last_event(key.events)
@@ -102,9 +101,9 @@ end
 -- Whether a walk through the ZSETs found this finish before its event was read.
 local function was_delivered_early(key, finish)
   local field = result_entries.early_field(finish.state, finish.id)
-  local time = redis.call('HGET', key.delivered_early, field)
+  local time = call('HGET', key.delivered_early, field)
   -- A job that has left the state has no time: then the first event of that state counts.
-  return time and (not finish.time or time == finish.time) and redis.call('HDEL', key.delivered_early, field) == 1
+  return time and (not finish.time or time == finish.time) and call('HDEL', key.delivered_early, field) == 1
 end
 
 -- {state, id, value, ms} of the event of a job that finished in one of the wanted states; nil for another event.
@@ -137,7 +136,7 @@ local function set_times(key, finishes, lookback_ms)
     end
   end
   for state, list in pairs(ids) do
-    local times = #list > 0 and redis.call('ZMSCORE', key[state], unpack(list)) or {}
+    local times = #list > 0 and call('ZMSCORE', key[state], unpack(list)) or {}
     for i = 1, #list do
       local finish = of[state][i]
       finish.score = times[i]
@@ -148,7 +147,7 @@ end
 
 local function write_finishes(key, since, finishes)
   local entries, seen = {}, {completed = {}, failed = {}}
-  local any_early = redis.call('EXISTS', key.delivered_early) == 1
+  local any_early = call('EXISTS', key.delivered_early) == 1
   for _, finish in ipairs(finishes) do
     local time = finish.time
     if finish.score then
@@ -166,18 +165,17 @@ local function write_finishes(key, since, finishes)
   end
   for state, list in pairs(seen) do
     if #list > 0 then
-      redis.call('ZADD', key['seen_' .. state], unpack(list))
+      call('ZADD', key['seen_' .. state], unpack(list))
     end
   end
   if #entries > 0 then
-    redis.call('RPUSH', key.ledger, unpack(entries))
+    call('RPUSH', key.ledger, unpack(entries))
   end
 end
 
 -- Reads about `most` events. Returns whether further ones are left, and the id of the last one read. Sets the field
 -- `gap` of `track` when events were trimmed before they were read.
 local function follow_events(key, arg, most)
-  local call = redis.call
   local is_new = results_balance.save_first(key, arg)
   local track = call('HMGET', key.track, 'event', 'since')
   local since = tonumber(track[2] or '')

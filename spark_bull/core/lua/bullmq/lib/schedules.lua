@@ -37,7 +37,7 @@ local SEARCHED = 1000
 -- The id of the next job of a scheduler, if that is delayed. The jobs of a repeatable job of BullMQ 5.9 and older, whose
 -- member has the form name:id:endDate:tz:pattern, have ids that the member does not show.
 local function next_job_of(key, arg, member, next_ms)
-  local call, ending = redis.call, ':' .. next_ms
+  local ending = ':' .. next_ms
   local id = 'repeat:' .. member .. ending
   local _, colons = string.gsub(member, ':', '')
   if colons < 4 or call('ZSCORE', key.delayed, id) then
@@ -58,7 +58,7 @@ local MAX_TAKEN = 32
 -- Removes the next job of a scheduler, unless a worker has claimed it. Returns whether it did, and how many entries of
 -- the list of waiting jobs it may have searched.
 local function withdraw(key, arg, job_id, list)
-  local call, job_key = redis.call, arg.base .. job_id
+  local job_key = arg.base .. job_id
   if call('EXISTS', job_key) == 0 then
     return false, 0
   end
@@ -79,7 +79,6 @@ end
 -- for those that are rejected. `rejected`: {row, id of the job that exists}: the next job can't be added, and nothing
 -- was changed.
 local function upsert_schedules(key, arg, chunk, from, now)
-  local call = redis.call
   local list = waiting_list(key, arg.bullmq_version)
   local steps, due, rejected, i = 0, {}, {}, from
 
@@ -162,6 +161,6 @@ end
 local function is_scheduled_job(key, arg, job_id)
   local row = job_row(arg.base .. job_id, 'rjk')
   local scheduler = row and row[1]
-  local next_ms = scheduler and redis.call('ZSCORE', key.repeats, scheduler)
+  local next_ms = scheduler and call('ZSCORE', key.repeats, scheduler)
   return next_ms and job_id:sub(-#next_ms - 1) == ':' .. next_ms
 end

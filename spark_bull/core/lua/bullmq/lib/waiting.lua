@@ -9,9 +9,9 @@ local NEXT_JOBS = 1000
 
 -- Whether a job is prioritized, or one of the next ones of the queue.
 local function waits(key, id)
-  return redis.call('ZSCORE', key.prioritized, id)
-    or redis.call('LPOS', key.wait, id, 'RANK', -1, 'MAXLEN', NEXT_JOBS)
-    or redis.call('LPOS', key.paused, id, 'RANK', -1, 'MAXLEN', NEXT_JOBS)
+  return call('ZSCORE', key.prioritized, id)
+    or call('LPOS', key.wait, id, 'RANK', -1, 'MAXLEN', NEXT_JOBS)
+    or call('LPOS', key.paused, id, 'RANK', -1, 'MAXLEN', NEXT_JOBS)
 end
 
 -- Returns the list of waiting jobs, and whether the marker must not be set: the queue is paused, or the maximum number
@@ -22,7 +22,7 @@ local function waiting_list(key, forced_version)
     return major_version(meta[3], forced_version) <= 5 and key.paused or key.wait, true
   end
   local most_active = finite_number(meta[2])
-  return key.wait, most_active and redis.call('LLEN', key.active) >= most_active
+  return key.wait, most_active and call('LLEN', key.active) >= most_active
 end
 
 -- The score of a prioritized job: its priority, then its place (of the counter `pc`) among the jobs of that priority.
@@ -37,19 +37,19 @@ local MARKED = {}
 local function enqueue_job(key, version, job_id, priority, push)
   local target, paused_or_full = waiting_list(key, version)
   if priority > 0 then
-    redis.call('ZADD', key.prioritized, priority_score(priority, redis.call('INCR', key.pc)), job_id)
+    call('ZADD', key.prioritized, priority_score(priority, call('INCR', key.pc)), job_id)
   else
-    redis.call(push, target, job_id)
+    call(push, target, job_id)
   end
   if not paused_or_full and not MARKED[key.marker] then
-    redis.call('ZADD', key.marker, 0, '0')
+    call('ZADD', key.marker, 0, '0')
     MARKED[key.marker] = true
   end
 end
 
 -- The score of a prioritized job behind the next ones of its priority.
 local function score_near(key, priority)
-  local call, base = redis.call, priority_score(priority, 0)
+  local base = priority_score(priority, 0)
   local before = call('ZRANGEBYSCORE', key.prioritized, base - 2147483648, base + 2147483647, 'WITHSCORES',
     'LIMIT', JOBS_BEFORE, 1)
   return before[2] or string.format('%.0f', priority_score(priority, call('INCR', key.pc)))
@@ -57,7 +57,7 @@ end
 
 -- Makes jobs wait behind the next jobs, in this order; those with a priority behind the next ones of that priority.
 local function enqueue_near(key, arg, ids)
-  local call, plain = redis.call, {}
+  local plain = {}
   local target, paused_or_full = waiting_list(key, arg.bullmq_version)
   for _, id in ipairs(ids) do
     local priority = priority_of(arg.base .. id)
@@ -79,7 +79,7 @@ end
 -- the next places of the counter. (Node gives all of them one score, and Redis sorts equal scores by the text of the
 -- ids.)
 local function put_first(key, priority, ids)
-  local call, base, scored = redis.call, priority_score(priority, 0), {}
+  local base, scored = priority_score(priority, 0), {}
   local first = call('ZRANGEBYSCORE', key.prioritized, base - 2147483648, base + 2147483647, 'WITHSCORES', 'LIMIT', 0, 1)
   local stop = first[2] and tonumber(first[2]) or base + call('INCRBY', key.pc, #ids) + 1
   for i, id in ipairs(ids) do
@@ -101,7 +101,7 @@ end
 -- Promotes delayed jobs that are due, `limit` at most, the first one first.
 -- Returns when the next one is due, ms, or false, and how many were promoted.
 local function promote_due_jobs(key, arg, now, limit)
-  local call, next_due = redis.call, next_due_of(key.delayed)
+  local next_due = next_due_of(key.delayed)
   if not next_due or next_due > now then
     return next_due, 0
   end
@@ -137,7 +137,7 @@ end
 
 -- Makes delayed jobs of groups wait behind the next jobs; see enqueue_near.
 local function promote_group(key, arg, ids)
-  redis.call('ZREM', key.delayed, unpack(ids))
+  call('ZREM', key.delayed, unpack(ids))
   enqueue_near(key, arg, ids)
   for _, id in ipairs(ids) do
     emit(key, arg, 'waiting', 'jobId', id, 'prev', 'delayed')
@@ -153,7 +153,7 @@ local function delayed_score(key, highest, eta)
   local low, high = eta * 4096, eta * 4096 + 4095
   local last = highest[eta]
   if not last then
-    local found = redis.call('ZREVRANGEBYSCORE', key.delayed, high, low, 'WITHSCORES', 'LIMIT', 0, 1)
+    local found = call('ZREVRANGEBYSCORE', key.delayed, high, low, 'WITHSCORES', 'LIMIT', 0, 1)
     last = tonumber(found[2])
   end
   local score = last and math.min(last + 1, high) or low
@@ -163,7 +163,6 @@ end
 
 -- Adds a job to the delayed ones, due at `eta` ms, and sets the marker to the time of the first one.
 local function delay_job(key, job_id, eta)
-  local call = redis.call
   call('ZADD', key.delayed, delayed_score(key, {}, eta), job_id)
   call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'delayed',
     'jobId', job_id, 'delay', string.format('%.0f', eta))
@@ -174,14 +173,13 @@ end
 -- Adds one of many jobs to the delayed ones, due at `eta` ms; `highest`: see delayed_score. Returns its score.
 local function hold_job(key, highest, job_id, eta)
   local score = string.format('%.0f', delayed_score(key, highest, eta))
-  redis.call('ZADD', key.delayed, score, job_id)
-  redis.call('XADD', key.events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', string.format('%.0f', eta))
+  call('ZADD', key.delayed, score, job_id)
+  call('XADD', key.events, '*', 'event', 'delayed', 'jobId', job_id, 'delay', string.format('%.0f', eta))
   return score
 end
 
 -- Sets the marker to the time of the first delayed job, after such jobs were added, and trims their events.
 local function mark_held(key)
-  local call = redis.call
   call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
   local first = call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')
   call('ZADD', key.marker, tonumber(first[2]) / 4096, '1')
@@ -191,11 +189,11 @@ end
 
 -- The value that shows that the queue is paused: any; Node's is 1.
 local function read(key)
-  return redis.call('HGET', key.meta, 'paused')
+  return call('HGET', key.meta, 'paused')
 end
 
 local function write(key, mark)
-  redis.call('HSET', key.meta, 'paused', mark)
+  call('HSET', key.meta, 'paused', mark)
 end
 
 local pause_mark = {read = read, write = write}
@@ -204,10 +202,10 @@ local pause_mark = {read = read, write = write}
 -- is paused already. A pause of a guard becomes one that no guard ends; see lib/guard.lua.
 -- Returns the number of jobs still to be moved.
 local function pause_queue(key, arg, limit, repeats)
-  if redis.call('HSET', key.meta, 'paused', 1) == 1 or repeats then
-    redis.call('XADD', key.events, '*', 'event', 'paused')
+  if call('HSET', key.meta, 'paused', 1) == 1 or repeats then
+    call('XADD', key.events, '*', 'event', 'paused')
   end
-  redis.call('DEL', key.marker)
+  call('DEL', key.marker)
   if waiting_list(key, arg.bullmq_version) == key.paused then
     return join_lists(key, key.paused, limit)
   end
@@ -216,7 +214,6 @@ end
 
 -- Sets the marker that workers block on.
 local function wake_workers(key)
-  local call = redis.call
   if call('EXISTS', key.wait, key.prioritized) > 0 then
     call('ZADD', key.marker, 0, '0')
     return
@@ -229,6 +226,6 @@ end
 
 local function resume_queue(key)
   wake_workers(key)
-  redis.call('HDEL', key.meta, 'paused')
-  redis.call('XADD', key.events, '*', 'event', 'resumed')
+  call('HDEL', key.meta, 'paused')
+  call('XADD', key.events, '*', 'event', 'resumed')
 end

@@ -6,7 +6,7 @@
 -- Publishes the message of Bull 1.1 and 2 about a job that was added, or existed, on a channel without prefix: [sender,
 -- job]. `id` is JSON: a number for a delayed job without a custom id, else a string.
 local function announce_added(arg, fields, id)
-  redis.call('PUBLISH', 'waiting@' .. arg.queue, '["' .. arg.token .. '",{"data":'
+  call('PUBLISH', 'waiting@' .. arg.queue, '["' .. arg.token .. '",{"data":'
     .. fields.data .. ',"opts":' .. opts_with_id(fields.opts, id) .. ',"progress":0,"delay":' .. fields.delay
     .. ',"timestamp":' .. fields.timestamp .. ',"attempts":' .. fields.attempts
     .. ',"attemptsMade":0,"stacktrace":[],"returnvalue":null}]')
@@ -15,7 +15,7 @@ end
 -- Adds all jobs of a chunk from row `from` on.
 -- Returns {next = first row not processed, added, duplicates, ids, is_range (see keep_ids)}.
 local function add_jobs(key, arg, chunk, from, now)
-  local call, base = redis.call, arg.base
+  local base = arg.base
   local n = chunk.n
   local counter = take_numbers(key, n - from + 1) - n
   local target = waiting_list(key)

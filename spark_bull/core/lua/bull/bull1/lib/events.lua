@@ -22,14 +22,14 @@ local function announce(arg, event, job_id, what)
   if not is_written(arg, event) then
     return
   end
-  local fields = redis.call('HMGET', arg.base .. job_id, 'data', 'opts', 'progress', 'delay', 'timestamp', 'attempts',
+  local fields = call('HMGET', arg.base .. job_id, 'data', 'opts', 'progress', 'delay', 'timestamp', 'attempts',
     'attemptsMade', 'stacktrace', 'returnvalue')
   if not fields[5] then
     return
   end
   local opts = opts_with_id(fields[2] or '{}', json_text(job_id))
   local value = fields[9] and not FALSY[fields[9]] and fields[9] or 'null'
-  redis.call('PUBLISH', event .. '@' .. arg.queue, '["' .. arg.token .. '",{"data":' .. (fields[1] or '{}')
+  call('PUBLISH', event .. '@' .. arg.queue, '["' .. arg.token .. '",{"data":' .. (fields[1] or '{}')
     .. ',"opts":' .. opts .. ',"progress":' .. (fields[3] or '0') .. ',"delay":' .. (fields[4] or '0')
     .. ',"timestamp":' .. fields[5] .. ',"attempts":' .. (fields[6] or '1') .. ',"attemptsMade":' .. (fields[7] or '0')
     .. ',"stacktrace":' .. (fields[8] or '[]') .. ',"returnvalue":' .. value .. '}'

@@ -6,9 +6,9 @@
 -- Returns a function that fails a job without a worker, which has left its state.
 local function unrun_failures(key, arg)
   return function(id, reason)
-    redis.call('SADD', key.failed, id)
-    redis.call('HSET', arg.base .. id, 'failedReason', reason)
-    redis.call('HDEL', arg.base .. id, 'expireAt')
+    call('SADD', key.failed, id)
+    call('HSET', arg.base .. id, 'failedReason', reason)
+    call('HDEL', arg.base .. id, 'expireAt')
     announce(arg, 'failed', id, cjson.encode({message = reason}))
   end
 end
@@ -24,7 +24,7 @@ local function stalled_requeuer(key, arg)
       fail(id, 'job stalled more than allowable limit')
       return false
     end
-    redis.call('RPUSH', waiting_list(key), id)
+    call('RPUSH', waiting_list(key), id)
     if was_started then
       announce(arg, 'stalled', id)
     end

@@ -3,7 +3,6 @@
 
 -- A text of the counts and ends of the queue's lists. It changes when a job finishes, as the job leaves `active`.
 local function sign_of(key)
-  local call = redis.call
   return table.concat({
     tostring(call('GET', key.id)), call('SCARD', key.completed), call('SCARD', key.failed), call('ZCARD', key.delayed),
     call('LLEN', key.paused), call('LLEN', key.wait), tostring(call('LINDEX', key.wait, 0)),
@@ -18,10 +17,10 @@ local STEP = 1000
 -- Returns those members of the next step of a scan that are not in another SET, the next cursor, and the number
 -- examined.
 local function not_in(other, set, cursor)
-  local scanned = redis.call('SSCAN', set, cursor, 'COUNT', STEP)
+  local scanned = call('SSCAN', set, cursor, 'COUNT', STEP)
   local members, unmatched = scanned[2], {}
   for from = 1, #members, STEP do
-    local there = redis.call('SMISMEMBER', other, unpack(members, from, math.min(from + STEP - 1, #members)))
+    local there = call('SMISMEMBER', other, unpack(members, from, math.min(from + STEP - 1, #members)))
     for i = 1, #there do
       if there[i] == 0 then
         unmatched[#unmatched + 1] = members[from + i - 1]
@@ -34,7 +33,7 @@ end
 -- Examines about `most` jobs of the SET of a finished state; returns whether the scan is incomplete.
 -- A walk searches the finished jobs for unseen ones; then, if the sizes differ, the seen jobs for those that have left.
 local function follow_set(key, arg, state, sign, most)
-  local call, set, seen = redis.call, key[state], key['seen_' .. state]
+  local set, seen = key[state], key['seen_' .. state]
   local names = {state .. ':walk', state .. ':cursor', state .. ':sign', state .. ':quiet'}
   local walk, cursor, last_sign, quiet = unpack(call('HMGET', key.track, unpack(names)))
   if not walk then
@@ -49,7 +48,7 @@ local function follow_set(key, arg, state, sign, most)
       unmatched, cursor, examined = not_in(seen, set, cursor)
       if #unmatched > 0 then
         if not quiet then
-          redis.call('RPUSH', key.ledger, unpack(result_entries.found(arg.base, state, unmatched)))
+          call('RPUSH', key.ledger, unpack(result_entries.found(arg.base, state, unmatched)))
         end
         call('SADD', seen, unpack(unmatched))
       end
