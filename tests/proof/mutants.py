@@ -53,9 +53,7 @@ MUTANTS = [
         "if false then",
         seed=7,
     ),
-    _in_writes(
-        "a write that was given up can be registered", "write/decide", "call('HSET', key.write, 'deadline', 0)"
-    ),
+    _in_writes("a write that was given up can be registered", "write/decide", "call('HSET', key.write, 'deadline', 0)"),
     _in_writes("a late task stages into a registered write", "write/stage", "if ttl == -1 then", "if false then"),
     _in_writes(
         "a commit leaves the chunk that it has added",

@@ -8,9 +8,10 @@ A script starts with its contract, in comment lines:
     -- @returns the reply
     -- @include lib: once jobs(is_job)  what files of a folder in lua/ define: `once` of once.lua, `is_job` of jobs.lua
 
-The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]; `call` is `redis.call`. It finds both in the code of the
-script and its includes (`keys.wait` or `args.base` where they belong to another queue). `@args` and `@keys` name the
-others: optional keys (`name?`), a last one that takes all that remain (`name...`), and keys looked up by a variable.
+The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]; `call` is `redis.call`. It finds
+both in the code of the script and its includes (`keys.wait` or `args.base` where they belong to another queue). `@args`
+and `@keys` name the others: optional keys (`name?`), a last one that takes all that remain (`name...`), and keys looked
+up by a variable.
 
 A file that others include has definitions of one subject: `local function push` or `local LIMITS = {…}` at the start of
 a line, never nil. A script gets those that it uses, and what they use. A file has neither a variable nor a field in a

@@ -43,7 +43,7 @@ local COUNTERS_TTL_MS = 2592000000
 -- `lost`: {id, reason} of rejected outcomes. Jobs that could not end because of their children are not lost: they get
 -- another outcome later. `damaged`: {id, kind} of jobs that can't run; those that are gone count as claimed and lost.
 local function count_work(counters, claimed, outcomes, lost, damaged)
-  local call, is_counted, gone = redis.call, {}, 0
+  local is_counted, gone = {}, 0
   for _, one in ipairs(damaged) do
     gone = gone + (one[2] == 'none' and 1 or 0)
   end
@@ -93,7 +93,7 @@ end
 -- claimed, or ''. `claim_next` returns {ids, damaged, limited_ms, next_due, more}, and the values of CLAIM_FIELDS of each
 -- claimed job.
 local function work_once(key, arg, settle_jobs)
-  local call, now, name = redis.call, time_ms(), arg.call .. '\0'
+  local now, name = time_ms(), arg.call .. '\0'
   local last, done, packed, rows = call('GET', key.receipt), nil, nil, nil
   if last and string.sub(last, 1, #name) == name then
     done = cmsgpack.unpack(string.sub(last, #name + 1))
@@ -175,7 +175,7 @@ end
 -- groups, jobs that can't start are delayed up to the next one that can, so that it is found at once, and the walk ends
 -- there. Returns {goes_on(), take_of(ids, first, step, prioritized), take_waiting(count)}.
 local function walk_waiting(key, groups, take, fits)
-  local call, is_ready, walk = redis.call, false, {}
+  local is_ready, walk = false, {}
 
   function walk.goes_on()
     return not is_ready and fits() and (not groups or groups.may_hold())
@@ -233,7 +233,7 @@ local function started_jobs(limiter)
     return tonumber(started)
   end
   if started then
-    redis.call('DEL', limiter)
+    call('DEL', limiter)
   end
   return 0
 end
@@ -256,7 +256,6 @@ end
 -- the queue itself, nil for none. Under a limit, no more jobs are claimed than start at once: others would use up the
 -- limit without running.
 local function claim_quota(key, arg, limits, limit)
-  local call = redis.call
   local left = call('PTTL', key.rate_limited)
   if left > 0 then
     return 0, left
@@ -289,8 +288,8 @@ end
 -- Counts started jobs for the rate limit, if there is one.
 local function count_started(key, arg, limits, started)
   local most, duration = rate_limit(arg, limits)
-  if most and started > 0 and redis.call('INCRBY', key.limiter, started) == started then
-    redis.call('PEXPIRE', key.limiter, duration)
+  if most and started > 0 and call('INCRBY', key.limiter, started) == started then
+    call('PEXPIRE', key.limiter, duration)
   end
 end
 

@@ -82,7 +82,7 @@ local function limit_queue(settling)
   local limited_ms = settling.outcomes.limited_ms or 0
   for _, id in ipairs(limited_ms > 0 and settling.outcomes.returned or {}) do
     if settling.mine[id] then
-      redis.call('SET', settling.key.rate_limited, '1', 'PX', limited_ms)
+      call('SET', settling.key.rate_limited, '1', 'PX', limited_ms)
       return limited_ms
     end
   end
@@ -91,7 +91,7 @@ end
 -- Removes jobs that were deleted while they ran from the set `mine`, and adds them to `lost`: writing an outcome would
 -- create a hash with nothing else.
 local function drop_missing(base, ids, mine, lost)
-  local call, present, keys = redis.call, {}, {}
+  local present, keys = {}, {}
   for i = 1, #ids do
     if mine[ids[i]] then
       present[#present + 1], keys[#keys + 1] = ids[i], base .. ids[i]
@@ -118,7 +118,7 @@ local function settle_alone(settling, job_id, step, ...)
   if done then
     return true
   end
-  local kind = redis.call('TYPE', settling.base .. job_id).ok
+  local kind = call('TYPE', settling.base .. job_id).ok
   if kind == 'hash' or kind == 'none' then
     error(why, 0)
   end
@@ -210,13 +210,13 @@ local function drop_finished(finished, ids)
     finished.remove(id)
     finished.is_fresh[id] = nil
   end
-  redis.call('ZREM', finished.state, unpack(ids))
+  call('ZREM', finished.state, unpack(ids))
   finished.may_go = finished.may_go - #ids
 end
 
 -- Removes the oldest jobs until `coming` others can be added.
 local function make_room(finished, keep, coming)
-  local call, state = redis.call, finished.state
+  local state = finished.state
   local over = keep.count and keep.count > 0 and call('ZCARD', state) + coming - keep.count or 0
   over = math.min(over, finished.may_go)
   if over > 0 then
@@ -231,7 +231,7 @@ local function drop_old(finished, keep)
   if keep.age then
     local most = math.min(keep.limit or MAX_REMOVED, finished.may_go)
     drop_finished(finished,
-      redis.call('ZREVRANGEBYSCORE', finished.state, finished.now - keep.age * 1000, '-inf', 'LIMIT', 0, most))
+      call('ZREVRANGEBYSCORE', finished.state, finished.now - keep.age * 1000, '-inf', 'LIMIT', 0, most))
   end
 end
 
@@ -254,7 +254,7 @@ local function add_finished(finished, ids, keep)
     scored[count + 1], scored[count + 2] = finished_on, ids[i]
     count = count + 2
   end
-  redis.call('ZADD', finished.state, unpack(scored))
+  call('ZADD', finished.state, unpack(scored))
   finished.added[#finished.added + 1] = scored
   drop_old(finished, keep)
 end
@@ -301,14 +301,13 @@ local finished_state = {
   kind = 'zset',
   take = 'ZREM',
   has = function(state, id)
-    return redis.call('ZSCORE', state, id)
+    return call('ZSCORE', state, id)
   end,
 }
 
 -- Counts finished jobs: `count` in the HASH is the total, the LIST has a number for each of the last `most` minutes,
 -- the newest first.
 local function count_metrics(meta, data, finished, most, now)
-  local call = redis.call
   local before = call('HINCRBY', meta, 'count', finished) - finished
   local previous = call('HMGET', meta, 'prevTS', 'prevCount')
   if not previous[1] then

@@ -18,7 +18,7 @@ local FIELDS_OF_ALL = 10
 -- it back.
 -- Returns what work_once expects.
 local function claim_jobs(key, arg, now, limit, limits, start)
-  local call, base, held = redis.call, arg.base, arg.held
+  local base, held = arg.base, arg.held
   local allowed, limited_ms = start_limit.quota(key, arg, limits, limit)
   local groups = nil
   if arg.group ~= '' and allowed > 0 then
@@ -121,7 +121,7 @@ end
 -- it, or delays it if the limit of the period is used up, or other jobs are delayed for it. With `groupKey` each group has
 -- a counter, and is the part of the id behind the last colon. Returns whether the job was delayed.
 local function delay_over_limit(key, arg, id, now)
-  local call, group = redis.call, arg.limiter_groups == '1' and string.match(id, '[^:]+$')
+  local group = arg.limiter_groups == '1' and string.match(id, '[^:]+$')
   if group == 'index' then
     -- Its counter would be the key of the index; Bull fails with such a job.
     group = nil
@@ -157,7 +157,6 @@ end
 
 -- Claims up to `limit` jobs.
 local function claim_next(key, arg, now, limit, may_drain)
-  local call = redis.call
   local processed_on, channel = string.format('%.0f', now), arg.base .. 'active@' .. arg.token
   local limits = {delays = arg.limiter_delays == '1'}
   local claimed, rows = claim_jobs(key, arg, now, limit, limits, function(job_key, id)

@@ -8,13 +8,13 @@
 
 local function finished_of(base, state, now)
   return finished_set.new(state, now, function(job_id)
-    redis.call('UNLINK', base .. job_id, base .. job_id .. ':logs')
+    call('UNLINK', base .. job_id, base .. job_id .. ':logs')
   end)
 end
 
 -- Stores a failed attempt in the job's hash.
 local function save_attempt(job_key, job)
-  redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
+  call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
   count_up(job_key, 'attemptsMade')
 end
 
@@ -26,7 +26,7 @@ local function undo_starts(settling)
     if settling.mine[id] then
       local row = redis.pcall('HMGET', base .. id, 'attemptsMade', 'stalledCounter')
       if not row.err and (tonumber(row[1]) or 0) == 0 and (tonumber(row[2]) or 0) % 1000000 == 0 then
-        redis.call('HDEL', base .. id, STARTED_FIELD)
+        call('HDEL', base .. id, STARTED_FIELD)
         expire_again(settling.key, base .. id, id)
       end
     end
@@ -59,7 +59,7 @@ end
 -- Moves a job to its finished state by its keep rule, and publishes `event`. `finished`: see finished_set.by_rule;
 -- `field`: returnvalue or failedReason; `text`: its value.
 local function finish_bull(arg, event, finished, job_id, field, text, keep)
-  local call, job_key = redis.call, arg.base .. job_id
+  local job_key = arg.base .. job_id
   if keep and keep.count == 0 then
     call('UNLINK', job_key, job_key .. ':logs')
   else
@@ -101,7 +101,7 @@ end
 
 local function retry_jobs(settling)
   local key, base = settling.key, settling.base
-  local call, target, prioritized, near = redis.call, waiting_list(key), {}, {}
+  local target, prioritized, near = waiting_list(key), {}, {}
   for _, job in ipairs(settling.outcomes.retried) do
     if settle_alone(settling, job.id, save_attempt, base .. job.id, job) then
       local priority = priority_of(base .. job.id)
@@ -142,6 +142,6 @@ end
 
 -- Clears the outcome of a job that is retried.
 local function clear_outcome(job_key)
-  redis.call('HDEL', job_key, 'finishedOn', 'processedOn', 'failedReason')
-  redis.call('HSET', job_key, 'retriedOn', time_ms())
+  call('HDEL', job_key, 'finishedOn', 'processedOn', 'failedReason')
+  call('HSET', job_key, 'retriedOn', time_ms())
 end

@@ -29,8 +29,8 @@ local function claim_row(job_key, at, prioritized)
   if not row or kind == 'none' then
     return nil, kind
   elseif kind then
-    redis.call('HSETNX', job_key, 'defa', unfit.REMNANT)
-  elseif redis.call('HLEN', job_key) == FIELDS_OF_NEW_JOBS then
+    call('HSETNX', job_key, 'defa', unfit.REMNANT)
+  elseif call('HLEN', job_key) == FIELDS_OF_NEW_JOBS then
     return row, nil, prioritized
   end
   for i, value in ipairs(job_row(job_key, unpack(CLAIM_FIELDS, first + 1))) do
@@ -41,7 +41,7 @@ end
 
 -- Locks claimed jobs and marks them as started. A loop for each command takes less time than one with all of them.
 local function mark_started(key, arg, ids, keys, rows, at, now)
-  local call, token, lock_ms, text = redis.call, arg.lock_token, lock_durations(arg.lock_ms), number_texts()
+  local token, lock_ms, text = arg.lock_token, lock_durations(arg.lock_ms), number_texts()
   local opts, ats, are_plain, events = at.opts, at.ats, rows.same, key.events
   for i = 1, #ids do
     call('SET', keys[i] .. ':lock', token, 'PX', lock_ms[rows[i][opts] or ''])
@@ -79,7 +79,7 @@ end
 -- Returns what work_once expects (`rows.same`: see collapsed), and whether a pause or a limit of the queue keeps jobs
 -- from starting.
 local function claim_jobs(key, arg, now, limit)
-  local call, base = redis.call, arg.base
+  local base = arg.base
   local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
   local limits = {
     paused = meta[1],
@@ -212,7 +212,7 @@ end
 local function claim_next(key, arg, now, limit, may_drain)
   local claimed, rows, is_held = claim_jobs(key, arg, now, limit)
   if may_drain and #claimed.ids == 0 and not claimed.next_due and not (limit > 0 and is_held)
-    and redis.call('EXISTS', key.wait, key.active, key.prioritized) == 0 then
+    and call('EXISTS', key.wait, key.active, key.prioritized) == 0 then
     emit(key, arg, 'drained')
   end
   return claimed, rows

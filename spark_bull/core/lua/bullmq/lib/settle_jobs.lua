@@ -41,7 +41,7 @@ local function rows_to_settle(settling, jobs)
       -- Each claim sets the last field: nearly all jobs that exist have it.
       local row, kind = job_row(keys[i], 'atm', 'parentKey', 'deid', 'processedOn')
       rows[i] = row or false
-      if row and not row[4] and redis.call('EXISTS', keys[i]) == 0 then
+      if row and not row[4] and call('EXISTS', keys[i]) == 0 then
         rows[i], mine[id] = false, nil
         settling.lost[#settling.lost + 1] = {id, 'missing'}
       elseif not row then
@@ -54,7 +54,6 @@ end
 
 -- Why a job can't complete, or nil: a child is unfinished, or has failed.
 local function barred_by_children(job_key)
-  local call = redis.call
   return call('EXISTS', job_key .. ':dependencies') == 1 and 'children'
     or call('EXISTS', job_key .. ':unsuccessful') == 1 and 'failed_children' or nil
 end
@@ -62,7 +61,7 @@ end
 -- The positions of completed jobs that have unfinished or failed children. Most jobs have no children: one call checks
 -- all.
 local function parents_in(jobs)
-  local call, keys, count, found = redis.call, {}, 0, {}
+  local keys, count, found = {}, 0, {}
   for _, job_key in ipairs(jobs.keys) do
     keys[count + 1], keys[count + 2] = job_key .. ':dependencies', job_key .. ':unsuccessful'
     count = count + 2
@@ -81,7 +80,7 @@ end
 local function barred_from_waiting(base, waiting)
   local barred = {}
   for _, id in ipairs(waiting) do
-    if redis.call('EXISTS', base .. id .. ':unsuccessful') == 1 then
+    if call('EXISTS', base .. id .. ':unsuccessful') == 1 then
       barred[id] = 'failed_children'
     end
   end
@@ -99,7 +98,7 @@ end
 -- `rows`: see rows_to_settle.
 local function complete_jobs(settling, rows, first, last)
   local key, arg, jobs, now = settling.key, settling.arg, settling.jobs, settling.now
-  local call, text, count = redis.call, number_texts(), 0
+  local text, count = number_texts(), 0
   local ids, keys, value, values, keeps = jobs.ids, jobs.keys, jobs.value, jobs.values, jobs.keeps
   local events, is_told = key.events, is_written(arg, 'completed')
   local finished = finished_set.by_rule(finished_of(key, arg, key.completed, now))
@@ -138,14 +137,14 @@ end
 
 -- Stores a failed attempt in the job's hash. Returns whether it could be written.
 local function save_attempt(settling, job)
-  return settle_alone(settling, job.id, redis.call, 'HSET', settling.base .. job.id, 'failedReason', job.reason,
+  return settle_alone(settling, job.id, call, 'HSET', settling.base .. job.id, 'failedReason', job.reason,
     'stacktrace', job.stack)
 end
 
 -- Fails the jobs at the positions first..last.
 local function fail_jobs(settling, first, last)
   local key, arg, now = settling.key, settling.arg, settling.now
-  local call, finished, finished_on = redis.call, finished_of(key, arg, key.failed, now), string.format('%.0f', now)
+  local finished, finished_on = finished_of(key, arg, key.failed, now), string.format('%.0f', now)
   for i = first, last do
     local job = settling.outcomes.failed[i]
     if save_attempt(settling, job) then
@@ -227,7 +226,7 @@ local function retry_jobs(settling)
       local job_key = settling.base .. job.id
       count_up(job_key, 'atm')
       if job.delay > 0 then
-        redis.call('HSET', job_key, 'delay', job.delay)
+        call('HSET', job_key, 'delay', job.delay)
         delay_job(key, job.id, settling.now + job.delay)
       else
         if not is_promoted then
@@ -250,7 +249,7 @@ local function delay_jobs(settling)
   for _, job in ipairs(settling.outcomes.delayed) do
     local eta = math.max(job['until'], settling.now)
     local delay = string.format('%.0f', eta - settling.now)
-    if settle_alone(settling, job.id, redis.call, 'HSET', settling.base .. job.id, 'delay', delay) then
+    if settle_alone(settling, job.id, call, 'HSET', settling.base .. job.id, 'delay', delay) then
       delay_job(settling.key, job.id, eta)
     end
   end
@@ -258,8 +257,8 @@ end
 
 -- Restores a job that was claimed but not started. A job that ran before keeps the time of that start.
 local function undo_start(key, job_key, id)
-  if redis.call('HINCRBY', job_key, 'ats', -1) <= 0 then
-    redis.call('HDEL', job_key, 'ats', 'processedOn', 'pb')
+  if call('HINCRBY', job_key, 'ats', -1) <= 0 then
+    call('HDEL', job_key, 'ats', 'processedOn', 'pb')
     expire_again(key, job_key, id)
   end
 end
@@ -295,7 +294,7 @@ local function return_jobs(settling)
     if settling.mine[id] then
       local priority = priority_of(settling.base .. id)
       if priority > 0 then
-        redis.call('ZADD', key.prioritized, priority_score(priority, 0), id)
+        call('ZADD', key.prioritized, priority_score(priority, 0), id)
       else
         enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
       end
@@ -327,7 +326,7 @@ local function settle_jobs(key, arg, outcomes, now)
   local mine, lost = settling.mine, settling.lost
   drop_missing(arg.base, jobs.others, mine, lost)
   if next(mine) then
-    redis.call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
+    call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
   end
   -- They end, or come to another state.
   finish_jobs(settling, parents)
@@ -342,7 +341,7 @@ local function settle_jobs(key, arg, outcomes, now)
   local limited_ms = limit_queue(settling)
   if limited_ms then
     -- For Node workers with a limiter.
-    redis.call('SET', key.limiter, '9007199254740991', 'PX', limited_ms)
+    call('SET', key.limiter, '9007199254740991', 'PX', limited_ms)
   end
   refill_left_groups(settling)
   count_finished(key, arg, settling.completed, settling.failed, now)

@@ -4,7 +4,7 @@
 -- @include bull/lib: events(json_text) settle_jobs(save_attempt settle_in_order) waiting(delay_job waiting_list)
 
 local function complete_jobs(settling)
-  local call, jobs, done = redis.call, settling.jobs, {}
+  local jobs, done = settling.jobs, {}
   for i, id in ipairs(jobs.ids) do
     local job_key, value, keep = settling.base .. id, jobs.value or jobs.values[i], jobs.keeps[i]
     if settle_alone(settling, id, call, 'HSET', job_key, 'returnvalue', value) then
@@ -34,7 +34,7 @@ end
 local function fail_jobs(settling)
   for _, job in ipairs(settling.outcomes.failed) do
     if fail_attempt(settling, job) then
-      redis.call('SADD', settling.key.failed, job.id)
+      call('SADD', settling.key.failed, job.id)
     end
   end
 end
@@ -49,7 +49,7 @@ local function retry_jobs(settling)
       elseif group_places.comes_near(key, settling.left, job.id) and not job.lifo then
         insert_near(target, {job.id})
       else
-        redis.call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
+        call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
       end
     end
   end
@@ -59,7 +59,7 @@ end
 local function return_jobs(settling, returned)
   for i = #returned, 1, -1 do
     if settling.mine[returned[i]] then
-      redis.call('RPUSH', waiting_list(settling.key), returned[i])
+      call('RPUSH', waiting_list(settling.key), returned[i])
     end
   end
 end
@@ -76,7 +76,7 @@ local finished_state = {
   kind = 'set',
   take = 'SREM',
   has = function(state, id)
-    return redis.call('SISMEMBER', state, id) == 1
+    return call('SISMEMBER', state, id) == 1
   end,
 }
 
