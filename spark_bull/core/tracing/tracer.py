@@ -31,7 +31,9 @@ def meter_of(meter: MeterSource) -> JobMeter | None:
     if meter is None or meter is False:
         return None
     otel = _otel()
-    provider = _made("meter", meter, otel.MeterProvider, otel.get_meter_provider)
+    from opentelemetry.metrics import get_meter_provider
+
+    provider = _made("meter", meter, otel.MeterProvider, get_meter_provider)
     made: JobMeter = otel.JobMeter(provider, is_own=meter is not True and provider is not meter)
     return made
 
