@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -10,8 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from itertools import cycle
-from pathlib import Path
-from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from redis import Redis
@@ -37,6 +35,7 @@ from spark_bull.ops.cli.doctor.server import VERBS, Server, rights
 from spark_bull.ops.cli.status import PROBLEMS, WARNINGS, WRONG_USAGE
 from spark_bull.run.services.collector import Collector
 from spark_bull.run.testing.process_all import process_all
+from tests.integration.conftest import Run
 from tests.support.redis_servers import PASSWORD, STATES, USER, rules
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.writes import register_all
@@ -95,7 +94,7 @@ def test_a_failed_save_is_a_problem(own_redis: OwnRedis, capsys: pytest.CaptureF
         failed, _ = server.persistence(Server(connection, connection.call("INFO"), "bull"))
         assert (failed.level, failed.found) == ("problem", "the last save failed (rdb_last_bgsave_status)")
     connection.close()
-    _, report = doctor(capsys, redis.url, "bull")
+    report = Run(capsys, redis.url, "bull").data("doctor", code=PROBLEMS)
     assert "rejects writes because it cannot save its data to disk" in report[-1]["found"]
 
 
@@ -176,8 +175,8 @@ def test_missing_rights_are_named_by_verb_and_problems_when_nothing_works(own_re
 
 def test_what_may_not_be_read_is_reported_as_unchecked(own_redis: OwnRedis, capsys: pytest.CaptureFixture[str]) -> None:
     few = restricted(own_redis, rules("all", "inspect", prefix="test-p:*") + " -info")
-    url = few.connection.settings.url
-    report = {row["check"]: row for row in doctor(capsys, url, "test-p")[1]}
+    found = Run(capsys, few.connection.settings.url, "test-p").data("doctor", code=ANY)
+    report = {row["check"]: row for row in found}
     for check in ("version", "persistence", "eviction", "memory", "replication", "rights"):
         assert report[check]["level"] == "unchecked", report[check]
         assert report[check]["found"].startswith("could not check: ")
@@ -536,13 +535,6 @@ def test_ledgers_of_queries_that_do_not_run_are_reported(queue: BullQueue, clien
 # the command
 
 
-def doctor(
-    capsys: pytest.CaptureFixture[str], url: str, prefix: str, *arguments: str
-) -> tuple[int, list[dict[str, Any]]]:
-    status = main(["--url", url, "--prefix", prefix, "doctor", "--json", *arguments])
-    return status, json.loads(capsys.readouterr().out)
-
-
 @pytest.fixture
 def faulty(redis_url: str, prefix: str) -> QueueHandle:
     queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq")
@@ -553,42 +545,36 @@ def faulty(redis_url: str, prefix: str) -> QueueHandle:
     return queue.handle
 
 
-def test_the_command_reports_and_repairs(
-    faulty: QueueHandle, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+def test_the_command_reports_and_repairs_after_a_confirmation(
+    faulty: QueueHandle, run: Run, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, report = doctor(capsys, redis_url, prefix, "m*", "--fix", "--yes")
-    assert status == PROBLEMS
-    by_check = {row["check"]: row for row in report if row["queue"] == "mail"}
-    assert by_check["writes"]["repaired"] == "finished 1 write"
-    assert (by_check["orphans"]["level"], by_check["orphans"]["repaired"]) == ("warning", None)
-    assert {"java", "python", "packages", "persistence", "clock", "rights"} <= {row["check"] for row in report}
-    _, report = doctor(capsys, redis_url, prefix, "mail", "--fix", "--yes", "--remove-orphans")
-    assert [row["repaired"] for row in report if row["repaired"]] == ["removed 1 job"]
-
-
-def test_names_of_queues_can_not_change_the_terminal(
-    redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name = "ma\x1b[2Jil\nok        all is well"
-    BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq").pause()
-    for command in (["doctor"], ["counts", f"{name}?", "--protocol", "bull"]):
-        assert main(["--url", redis_url, "--prefix", prefix, *command]) > 0
-        shown = "".join(capsys.readouterr())
-        assert "ma\\x1b[2Jil\\nok        all is well" in shown
-        assert "\x1b" not in shown
-
-
-def test_a_repair_needs_a_confirmation(
-    faulty: QueueHandle, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--fix"]) == WRONG_USAGE
+    assert main([*run.common, "doctor", "--fix"]) == WRONG_USAGE
     shown = capsys.readouterr()
     assert "repairs: mail: finish 1 write: expected a terminal to ask for confirmation" in shown.err
     assert "problem   mail writes: unfinished: 1 write, 1 job not added yet: w\n" in shown.out
     assert f"          → spark-bull --url {redis_url} --prefix {prefix} recover mail\n" in shown.out
     assert faulty.connection.call("LLEN", faulty.keys["wait"]) == 0
-    assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--remove-orphans"]) == WRONG_USAGE
-    assert "expected --remove-orphans only with --fix" in capsys.readouterr().err
+    assert "expected --remove-orphans only with --fix" in run("doctor", "--remove-orphans", code=WRONG_USAGE)
+
+    report = run.data("doctor", "m*", "--fix", "--yes", code=PROBLEMS)
+    by_check = {row["check"]: row for row in report if row["queue"] == "mail"}
+    assert by_check["writes"]["repaired"] == "finished 1 write"
+    assert (by_check["orphans"]["level"], by_check["orphans"]["repaired"]) == ("warning", None)
+    assert {"java", "python", "packages", "persistence", "clock", "rights"} <= {row["check"] for row in report}
+    report = run.data("doctor", "mail", "--fix", "--yes", "--remove-orphans", code=ANY)
+    assert [row["repaired"] for row in report if row["repaired"]] == ["removed 1 job"]
+
+
+def test_names_of_queues_can_not_change_the_terminal(
+    run: Run, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "ma\x1b[2Jil\nok        all is well"
+    BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq").pause()
+    for command in (["doctor"], ["counts", f"{name}?", "--protocol", "bull"]):
+        assert main([*run.common, *command]) > 0
+        shown = "".join(capsys.readouterr())
+        assert "ma\\x1b[2Jil\\nok        all is well" in shown
+        assert "\x1b" not in shown
 
 
 def test_advice_can_be_pasted_and_has_no_secret(own_redis: OwnRedis, capsys: pytest.CaptureFixture[str]) -> None:
@@ -597,7 +583,7 @@ def test_advice_can_be_pasted_and_has_no_secret(own_redis: OwnRedis, capsys: pyt
     url = redis.url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
     with BullQueue(name, url=url, prefix="p") as queue:
         queue.pause()
-        _, report = doctor(capsys, url, "p", name)
+        report = Run(capsys, url, "p").data("doctor", name, code=PROBLEMS)
         assert PASSWORD not in str(report)
         advice = {row["check"]: row["advice"] for row in report if row["advice"]}
         cli = f"redis-cli -h 127.0.0.1 -p {redis.port} --user {USER} --askpass CONFIG SET appendonly yes"
@@ -610,17 +596,17 @@ def test_advice_can_be_pasted_and_has_no_secret(own_redis: OwnRedis, capsys: pyt
 
 
 def test_the_exit_status_is_that_of_the_worst_finding(
-    own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("spark_bull.ops.cli.doctor.command.MACHINE", {})
     redis = own_redis({"appendonly": "yes"})
-    assert doctor(capsys, redis.url, "bull")[0] == 0
+    run = Run(capsys, redis.url, "bull")
+    run("doctor")
     BullQueue("mail", url=redis.url).pause()
-    assert doctor(capsys, redis.url, "bull")[0] == WARNINGS
-    status, report = doctor(capsys, redis.url, "bull", "nothing")
-    assert (status, report[-1]["found"]) == (PROBLEMS, "no such queue: nothing (prefix bull)")
-    status, report = doctor(capsys, redis.url, "bull", "report-*")
-    assert (status, report[-1]["found"]) == (PROBLEMS, "no such queue: none matches report-* (prefix bull)")
+    run("doctor", code=WARNINGS)
+    for given, said in (("nothing", "nothing"), ("report-*", "none matches report-*")):
+        report = run.data("doctor", given, code=PROBLEMS)
+        assert report[-1]["found"] == f"no such queue: {said} (prefix bull)"
 
 
 def test_without_redis_the_checks_of_the_machine_remain(
@@ -628,8 +614,7 @@ def test_without_redis_the_checks_of_the_machine_remain(
 ) -> None:
     redis = own_redis()
     redis.stop()
-    status, report = doctor(capsys, redis.url, "bull")
-    assert status == PROBLEMS
+    report = Run(capsys, redis.url, "bull").data("doctor", code=PROBLEMS)
     assert {"java", "python", "packages"} <= {row["check"] for row in report}
     assert (report[-1]["check"], report[-1]["level"]) == ("redis", "problem")
     assert report[-1]["found"].startswith(f"expected Redis at {redis.url}, got none within 1 s of trying")

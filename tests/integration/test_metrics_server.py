@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -19,8 +18,8 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, StagedDataLost
 from spark_bull.core.dialects.registry import DIALECTS
-from spark_bull.ops.cli import main
 from spark_bull.ops.prometheus.families import FAMILIES
+from tests.integration.conftest import Run
 from tests.support.examples import BLOCKS, PAGES
 from tests.support.jobs import HOUR
 from tests.support.wait import PATIENCE_S, wait_until
@@ -68,19 +67,9 @@ def get(url: str, method: str = "GET") -> tuple[int, str, str]:
         return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-@pytest.fixture
-def run(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    def run_main(*argv: str, code: int = 0) -> str:
-        assert main(["--url", redis_url, "--prefix", prefix, "metrics", *argv]) == code
-        shown = capsys.readouterr()
-        return shown.err if code else shown.out
-
-    return run_main
-
-
 @pytest.mark.parametrize("protocol", list(DIALECTS))
 def test_metrics_show_jobs_waiting_times_and_what_is_late(
-    run: Callable[..., str], client: Redis, redis_url: str, prefix: str, protocol: str
+    run: Run, client: Redis, redis_url: str, prefix: str, protocol: str
 ) -> None:
     with BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         now = queue.handle.connection.now_ms()
@@ -94,7 +83,7 @@ def test_metrics_show_jobs_waiting_times_and_what_is_late(
             fields = {"name": "send", "timestamp": now - 4_000, "processedOn": now - 3_000, "finishedOn": now - 1_000}
             client.hset(queue.handle.keys.job("done"), mapping=fields)
             client.zadd(queue.handle.keys["completed"], {"done": now - 1_000})
-        values = values_of(run("mail", "--protocol", protocol))
+        values = values_of(run("metrics", "mail", "--protocol", protocol))
         of_queue = {"queue": "mail"}
         waiting = sum(value(values, "bullmq_job_count", queue="mail", state=one) for one in ("waiting", "delayed"))
         if ("bullmq_job_count", (("queue", "mail"), ("state", "paused"))) in values:
@@ -120,37 +109,38 @@ def test_metrics_show_jobs_waiting_times_and_what_is_late(
 
 
 def test_metrics_of_several_queues_have_one_description_and_global_labels(
-    run: Callable[..., str], redis_url: str, prefix: str
+    run: Run, redis_url: str, prefix: str
 ) -> None:
     for name in ("mail-a", "mail-b", "sms"):
         BullQueue(name, url=redis_url, prefix=prefix).add({}, name="send")
-    values = values_of(run("mail-*", "--label", "environment=a=b", "--label", 'zone="x"'))
+    values = values_of(run("metrics", "mail-*", "--label", "environment=a=b", "--label", 'zone="x"'))
     found = {dict(labels).get("queue") for _, labels in values}
     assert found == {None, "mail-a", "mail-b"}
     assert {(dict(labels)["environment"], dict(labels)["zone"]) for _, labels in values} == {("a=b", '"x"')}
-    assert {dict(labels).get("queue") for _, labels in values_of(run())} == {None, "mail-a", "mail-b", "sms"}
+    assert {dict(labels).get("queue") for _, labels in values_of(run("metrics"))} == {None, "mail-a", "mail-b", "sms"}
+    labels = {"queue": "sms", "state": "waiting", "zone": "x"}
+    rows = run.data("metrics", "sms", "--label", "zone=x")
+    assert {"metric": "bullmq_job_count", "labels": labels, "value": 1} in rows
 
 
-def test_a_write_that_has_lost_jobs_is_counted_as_broken(run: Callable[..., str], redis_url: str, prefix: str) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix) as queue:
-        register_all(queue.handle, "whole", [[NewJob({})]])
+def test_a_write_that_has_lost_jobs_is_counted_as_broken(run: Run, queue: BullQueue) -> None:
+    register_all(queue.handle, "whole", [[NewJob({})]])
+    queue.recover()
+    assert value(values_of(run("metrics", "q")), "spark_bull_broken_writes", queue="q") == 0
+    register_all(queue.handle, "cut", [[NewJob({})]])
+    queue.handle.connection.call("DEL", queue.handle.keys.stage("cut.0.0"))
+    with pytest.raises(StagedDataLost):
         queue.recover()
-        assert value(values_of(run("mail")), "spark_bull_broken_writes", queue="mail") == 0
-        register_all(queue.handle, "cut", [[NewJob({})]])
-        queue.handle.connection.call("DEL", queue.handle.keys.stage("cut.0.0"))
-        with pytest.raises(StagedDataLost):
-            queue.recover()
-        values = values_of(run("mail"))
-        assert value(values, "spark_bull_broken_writes", queue="mail") == 1
-        assert value(values, "spark_bull_unfinished_writes", queue="mail") == 0
+    values = values_of(run("metrics", "q"))
+    assert value(values, "spark_bull_broken_writes", queue="q") == 1
+    assert value(values, "spark_bull_unfinished_writes", queue="q") == 0
 
 
-def test_statistics_can_be_limited_and_left_out(run: Callable[..., str], redis_url: str, prefix: str) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix) as queue:
-        queue.add_many(NewJob({}, name=f"n{n}") for n in range(5) for _ in range(n + 1))
-    names = {dict(labels).get("name") for _, labels in values_of(run("mail", "--names", "2"))}
+def test_statistics_can_be_limited_and_left_out(run: Run, queue: BullQueue) -> None:
+    queue.add_many(NewJob({}, name=f"n{n}") for n in range(5) for _ in range(n + 1))
+    names = {dict(labels).get("name") for _, labels in values_of(run("metrics", "q", "--names", "2"))}
     assert names == {None, "n3", "n4"}
-    without = {name for name, _ in values_of(run("mail", "--sample", "0"))}
+    without = {name for name, _ in values_of(run("metrics", "q", "--sample", "0"))}
     assert "spark_bull_queue_paused" in without
     assert not without & {"spark_bull_oldest_waiting_seconds", "spark_bull_jobs", "spark_bull_jobs_added_per_second"}
 
@@ -169,13 +159,13 @@ def queries_for_keda() -> list[str]:
 
 
 def test_the_query_for_keda_in_the_docs_finds_the_wanted_slots(
-    run: Callable[..., str], client: Redis, redis_url: str, prefix: str
+    run: Run, client: Redis, redis_url: str, prefix: str
 ) -> None:
     """They follow the backlog, the durations of the jobs that have ended, and the target."""
     queries = queries_for_keda()
 
     def answers(*arguments: str) -> list[float]:
-        values = values_of(run(*arguments))
+        values = values_of(run("metrics", *arguments))
         return [answer(values, query) for query in queries]
 
     with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
@@ -195,7 +185,7 @@ def test_the_query_for_keda_in_the_docs_finds_the_wanted_slots(
         queue.resume()
         queue.drain()
         assert answers() == [1, 0, 0], "jobs end at a rate that keeps a part of a slot busy"
-        assert 'spark_bull_wanted_slots{queue="mail"}' not in run("--sample", "0")
+        assert 'spark_bull_wanted_slots{queue="mail"}' not in run("metrics", "--sample", "0")
 
 
 def answer(values: Values, query: str) -> float:
@@ -216,14 +206,7 @@ def answer(values: Values, query: str) -> float:
     return {"sum": sum, "max": max}[function](found)
 
 
-def test_metrics_can_be_printed_as_json(run: Callable[..., str], redis_url: str, prefix: str) -> None:
-    BullQueue("mail", url=redis_url, prefix=prefix).add({})
-    rows = json.loads(run("mail", "--json", "--label", "zone=x"))
-    expected = {"metric": "bullmq_job_count", "labels": {"queue": "mail", "state": "waiting", "zone": "x"}, "value": 1}
-    assert expected in rows
-
-
-def test_wrong_arguments_are_refused(run: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in [
         (["--label", "zone"], "expected name=value, such as environment=production, got: 'zone'"),
         (["--label", "2=x"], "expected name=value"),
@@ -234,7 +217,7 @@ def test_wrong_arguments_are_refused(run: Callable[..., str], capsys: pytest.Cap
         (["--listen", "9090"], "expected host:port"),
     ]:
         with pytest.raises(SystemExit):
-            run(*arguments)
+            run("metrics", *arguments)
         assert message in " ".join(capsys.readouterr().err.split())
 
 

@@ -125,26 +125,20 @@ def test_events_and_signals_of_all_servers_arrive(url: str, prefix: str, protoco
 
 
 @pytest.mark.parametrize("shards", ["auto", 3])
-def test_a_running_promoter_follows_the_number_of_shards(
+def test_a_promoter_waits_for_the_first_write_and_follows_the_number_of_shards(
     url: str, prefix: str, run: Callable[..., object], monkeypatch: pytest.MonkeyPatch, shards: int | str
 ) -> None:
     monkeypatch.setattr(service, "GLOB_S", 0.01)
     options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "3"}
-    Sink(options, StructType().add("n", IntegerType())).commit()
     with Promoter(url, ["mail"], prefix=prefix, shards=shards):
-        assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
-        part = BullQueue("mail{3}", url=url, prefix=prefix, protocol="bullmq")
-        part.add({}, delay=1)
-        wait_until(lambda: part.counts()["wait"] == 1, "a job of a new shard to be promoted")
-
-
-def test_a_promoter_waits_for_the_first_write(url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "GLOB_S", 0.01)
-    with Promoter(url, ["mail"], prefix=prefix, shards="auto"):
-        written(url, prefix)
-        part = BullQueue("mail{2}", url=url, prefix=prefix, protocol="bullmq")
-        part.add({}, delay=1)
-        wait_until(lambda: part.counts()["wait"] == 1, "a job to be promoted")
+        Sink(options, StructType().add("n", IntegerType())).commit()
+        for name in ("mail{2}", "mail{3}"):
+            if name == "mail{3}":
+                assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
+            part = BullQueue(name, url=url, prefix=prefix, protocol="bullmq")
+            part.add({}, delay=1)
+            wait_until(lambda part=part: part.counts()["wait"] == 1, "a job of the shard to be promoted")
+            part.drain()
 
 
 def test_an_obliterated_queue_can_get_another_number_of_shards(
