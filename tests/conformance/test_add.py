@@ -259,24 +259,15 @@ def test_a_job_whose_deduplication_id_is_taken_is_not_added_and_is_counted(make:
     queue.add({}, deduplication={"id": "t", "ttl": HOUR})
     assert 0 < bench.client.pttl(bench.key("de:t")) <= HOUR
     assert bench.client.pttl(bench.key("de:y")) == -1
+    assert queue.remove_deduplication_key("x", job_id="7") is False
+    assert queue.remove_deduplication_key("x", job_id="2") is True
+    assert (queue.deduplication_job_id("x"), queue.remove_deduplication_key("x")) == (None, False)
+    assert queue.remove_deduplication_key("y") is True
     other = make(name="written")
     register_all(other.queue.handle, "w", [[job(n, deduplication=str(n % 4)) for n in range(10)]], 3)
     record = roll_forward(other.queue.handle, "w")
     assert (record.jobs, record.added, record.duplicates, record.deduplicated) == (10, 4, 0, 6)
     assert other.numbers(other.taken()) == [0, 1, 2, 3]
-
-
-@bull_and_bullmq
-def test_a_deduplication_id_can_be_freed(make: Make) -> None:
-    queue = make().queue
-    queue.add({}, deduplication="x")
-    assert queue.remove_deduplication_key("x", job_id="7") is False
-    assert queue.deduplication_job_id("x") == "1"
-    assert queue.remove_deduplication_key("x", job_id="1") is True
-    assert queue.deduplication_job_id("x") is None
-    assert queue.remove_deduplication_key("x") is False
-    assert queue.add({}, deduplication="x") == "2"
-    assert queue.remove_deduplication_key("x") is True
 
 
 @pytest.mark.parametrize("dialect", ["bull-1"], indirect=True)
@@ -508,26 +499,20 @@ def test_auto_detects_the_dialect_of_our_own_queues_whose_writes_are_finished_on
 # staging
 
 
-def test_staged_jobs_are_not_visible_and_expire(make: Make) -> None:
-    bench = make()
-    plan = stage_all(bench.queue.handle, "w", [numbered(7), numbered(2, 7)], 3)
-    assert [(part.chunks, part.rows) for part in plan.parts] == [(3, 7), (1, 2)]
-    assert bench.public() == {}
-    assert bench.private() == {"spark:stage:w.0.0": True, "spark:stage:w.1.0": True}
-    assert 0 < bench.client.pttl(plan.parts[0].stage) <= DAY_MS
-    assert sum(bench.queue.counts().values()) == 0
-
-
-def test_registered_attempts_are_added_in_the_order_of_partitions(make: Make) -> None:
+def test_staged_jobs_expire_unseen_and_registered_attempts_are_added_by_their_partitions(make: Make) -> None:
     bench = make()
     handle = bench.queue.handle
-    stage(handle, "w.0.99", numbered(4, 100), 3)
-    second = stage(handle, "w.1.0", numbered(4, 5), 3)
-    first = stage(handle, "w.0.0", numbered(5), 3)
+    failed = stage(handle, "w.0.99", numbered(4, 100), 3)
+    second, first = stage(handle, "w.1.0", numbered(2, 7), 3), stage(handle, "w.0.0", numbered(7), 3)
+    assert [(part.chunks, part.rows) for part in (first, second)] == [(3, 7), (1, 2)]
+    assert bench.public() == {}
+    assert bench.private() == dict.fromkeys(("spark:stage:w.0.0", "spark:stage:w.0.99", "spark:stage:w.1.0"), True)
+    assert 0 < bench.client.pttl(first.stage) <= DAY_MS
+    assert sum(bench.queue.counts().values()) == 0
     register("w", [QueuePlan(handle, [first, second], {})], None)
     roll_forward(handle, "w")
     assert bench.numbers(bench.taken()) == list(range(9))
-    assert bench.private()["spark:stage:w.0.99"]
+    assert bench.client.pttl(failed.stage) > 0
 
 
 def test_a_registered_write_does_not_expire_and_the_record_of_a_finished_one_does(
@@ -710,6 +695,17 @@ def test_a_replacing_write_can_be_cut_off_after_any_script(make: Make, monkeypat
     assert cuts >= 5
     assert bench.numbers(bench.taken()) == list(range(7))
     assert sum(bench.queue.counts().values()) == 7
+
+
+def test_a_replacing_write_whose_staged_jobs_are_lost_keeps_the_old_ones(make: Make) -> None:
+    bench = make()
+    bench.add(*numbered(5))
+    lost = stage_all(bench.queue.handle, "lost", [numbered(7, 10)], 3, replace=True)
+    bench.client.unlink(lost.parts[0].stage)
+    with pytest.raises(StagedDataLost, match="nothing was written"):
+        register("lost", [lost], None)
+    recover(bench.queue.handle)
+    assert bench.numbers(bench.taken()) == [0, 1, 2, 3, 4]
 
 
 def test_a_replacing_write_removes_earlier_writes_and_keeps_later_ones(make: Make) -> None:

@@ -14,6 +14,7 @@ from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import roll_forward
 from spark_bull.spark.staging import commit
+from tests.conformance.written import written
 from tests.support.without_spark import Sink
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
 
@@ -63,10 +64,7 @@ def complete_all(bench: WorkBench) -> int:
 def test_the_callback_starts_after_the_last_job(
     bench: WorkBench, options: Any, report: BullQueue, delivery: str
 ) -> None:
-    sink = Sink(options(delivery=delivery), ROWS)
-    sink.task(rows(0, 1, 2))
-    sink.task(rows(3, 4))
-    sink.commit()
+    written(options(delivery=delivery), ROWS, rows(0, 1, 2), rows(3, 4))
     job = callback(report)
     assert (job.state, job.name, job.parsed("data"), job.priority) == ("waiting-children", "sum", {"day": 1}, 3)
     assert job.parsed("opts") == {"attempts": 2, "priority": 3}
@@ -120,9 +118,7 @@ def test_children_that_end_before_the_last_one_is_added_do_not_start_it(
 def test_a_job_that_fails_does_to_the_callback_what_on_failure_says(
     bench: WorkBench, options: Any, report: BullQueue, delivery: str, policy: str, after_failure: str, after_all: str
 ) -> None:
-    sink = Sink(options(delivery=delivery, onFailure=policy), ROWS)
-    sink.task(rows(0, 1))
-    sink.commit()
+    written(options(delivery=delivery, onFailure=policy), ROWS, rows(0, 1))
     bench.work(failed_for(bench.claim(1), "no"))
     job = callback(report)
     assert job.state == after_failure
@@ -138,9 +134,7 @@ def test_a_job_that_fails_does_to_the_callback_what_on_failure_says(
 def test_the_callback_of_a_write_without_rows_starts_at_once(
     bench: WorkBench, options: Any, report: BullQueue, delivery: str
 ) -> None:
-    sink = Sink(options(delivery=delivery), ROWS)
-    sink.task([])
-    sink.commit()
+    written(options(delivery=delivery), ROWS, [])
     assert callback(report).state == "prioritized"
     report.obliterate(force=True)
     without_queue = options(delivery=delivery, jobColumns="queue")
@@ -156,10 +150,7 @@ def test_one_callback_waits_for_the_jobs_of_all_queues(
 ) -> None:
     several = options(delivery=delivery, jobColumns="queue")
     del several["queue"]
-    sink = Sink(several, QUEUE_ROWS)
-    sink.task([{"n": 0, "queue": "q"}, {"n": 1, "queue": "report"}])
-    sink.task([{"n": 2, "queue": "q"}])
-    sink.commit()
+    written(several, QUEUE_ROWS, [{"n": 0, "queue": "q"}, {"n": 1, "queue": "report"}], [{"n": 2, "queue": "q"}])
     assert report.counts()["waiting-children"] == 1
     other = WorkBench(report, bench.client, bench.twice)
     assert complete_all(other) == 1
@@ -227,9 +218,7 @@ def test_a_write_that_is_repeated_has_one_callback(
     sink.commit()
     assert complete_all(bench) == 2
     assert callback(report).state == "prioritized"
-    sink = Sink(repeated, ROWS)
-    sink.task(rows(0, 1))
-    sink.commit()
+    written(repeated, ROWS, rows(0, 1))
     assert complete_all(bench) == 0
     assert callback(report).state == "prioritized"
 
@@ -240,9 +229,7 @@ def test_writes_of_one_version_to_several_queues_have_a_callback_each(
 ) -> None:
     """Watermarks are those of queues: an application may write several ones with the same version."""
     for queue in ("q", "q2"):
-        sink = Sink(options(delivery=delivery, queue=queue, txnAppId="app", txnVersion="7"), ROWS)
-        sink.task(rows(0, 1))
-        sink.commit()
+        written(options(delivery=delivery, queue=queue, txnAppId="app", txnVersion="7"), ROWS, rows(0, 1))
     assert report.counts()["waiting-children"] == 2
     assert complete_all(bench) == 2
     assert (report.counts()["waiting-children"], report.counts()["prioritized"]) == (1, 1)
@@ -274,9 +261,7 @@ def test_a_job_that_exists_becomes_a_child(bench: WorkBench, options: Any, repor
     for n in range(2):
         bench.queue.add({"n": n}, job_id=f"job-{n}")
     bench.work(completed(bench.claim(1)))
-    sink = Sink(options(jobColumns="jobId"), schema)
-    sink.task(given)
-    sink.commit()
+    written(options(jobColumns="jobId"), schema, given)
     (record,) = bench.queue.writes()
     assert (record.added, record.duplicates) == (1, 2)
     job = callback(report)
@@ -349,9 +334,7 @@ def test_a_row_can_have_its_own_policy_and_no_other_parent(
 
 def test_no_key_of_a_finished_write_stays_for_ever(bench: WorkBench, options: Any, report: BullQueue) -> None:
     for delivery in DELIVERIES:
-        sink = Sink(options(delivery=delivery), ROWS)
-        sink.task(rows(0, 1, 2))
-        sink.commit()
+        written(options(delivery=delivery), ROWS, rows(0, 1, 2))
     keys = list(bench.client.scan_iter(match=f"{bench.handle.keys.prefix}:*:spark:*"))
     assert any(b":callback:" in key for key in keys)
     assert all(bench.client.ttl(key) > 0 for key in keys)

@@ -242,50 +242,6 @@ def test_a_udf_is_interrupted_and_called_again_without_the_cancelled_job(queue: 
     assert sorted(int(job.parsed("returnvalue")) for job in queue.page("completed")) == [10, 30, 40, 50, 60]
 
 
-def test_a_function_that_returns_a_value_nevertheless_completes(queue: BullQueue) -> None:
-    started = threading.Event()
-
-    def processor(job: RunningJob) -> str:
-        started.set()
-        try:
-            time.sleep(PATIENCE_S)
-        except JobCancelled:
-            return f"done, cancelled: {job.cancelled}"
-        return "never"
-
-    def cancel() -> None:
-        assert started.wait(PATIENCE_S)
-        queue.cancel(job_id)
-        wait_until(lambda: queue.counts()["completed"], "the job to complete")
-
-    job_id = queue.add({})
-    OurWorker(queue.handle, processor, chunk_size=10).run_here(cancel)
-    assert [job.parsed("returnvalue") for job in queue.page("completed")] == ["done, cancelled: True"]
-
-
-def test_a_function_that_swallows_the_error_is_interrupted_again(queue: BullQueue) -> None:
-    raised: list[BaseException] = []
-    started = threading.Event()
-
-    def processor(job: RunningJob) -> None:
-        started.set()
-        while len(raised) < 2:
-            try:
-                time.sleep(PATIENCE_S)
-            except JobCancelled as error:
-                raised.append(error)
-        raise RuntimeError("at last")
-
-    def cancel() -> None:
-        assert started.wait(PATIENCE_S)
-        queue.cancel(job_id)
-        wait_until(lambda: queue.counts()["failed"], "the job to fail")
-
-    job_id = queue.add({}, attempts=3)
-    OurWorker(queue.handle, processor, chunk_size=10).run_here(cancel)
-    assert failed_reasons(queue) == {job_id: "cancelled"}
-
-
 @pytest.mark.parametrize("concurrency", [1, 2])
 def test_a_function_that_checks_for_the_cancellation_ends_as_it_wants(queue: BullQueue, concurrency: int) -> None:
     """Outside the main thread, a function of a chunk is not interrupted, and a coroutine can finish its work."""
@@ -313,25 +269,42 @@ def test_a_function_that_checks_for_the_cancellation_ends_as_it_wants(queue: Bul
     assert [job.parsed("returnvalue") for job in queue.page("completed")] == ["rolled back"]
 
 
-@pytest.mark.parametrize("kind", ["thread", "chunk"])
-def test_a_cancelled_job_is_not_delayed_by_what_its_processor_raises(queue: BullQueue, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "interruptions", "end", "reason"),
+    [
+        ("chunk", 1, "done", None),
+        ("chunk", 1, DelayedError(3_600_000), "cancelled"),
+        ("thread", 1, DelayedError(3_600_000), "cancelled"),
+        ("chunk", 2, RuntimeError("swallows the first one"), "cancelled"),
+    ],
+)
+def test_a_job_whose_function_returns_after_its_interruption_completes_and_any_error_fails_it(
+    queue: BullQueue, kind: str, interruptions: int, end: str | Exception, reason: str | None
+) -> None:
     class Stubborn(Blocked):
         def function(self, job: RunningJob) -> str:
-            try:
-                return super().function(job)
-            except JobCancelled:
-                raise DelayedError(3_600_000) from None
+            self.started.append(job.id)
+            while len(self.raised) < interruptions:
+                try:
+                    time.sleep(PATIENCE_S) if kind == "chunk" else time.sleep(0.1)
+                except JobCancelled as error:
+                    self._record(job, error)
+            if isinstance(end, Exception):
+                raise end
+            return end
 
     blocked = Stubborn()
-    job_id = queue.add({"block": True}, attempts=2)
+    job_id = queue.add({}, attempts=3)
 
     def cancel() -> None:
         wait_until(lambda: blocked.started, "the job to start")
         queue.cancel(job_id)
-        wait_until(lambda: queue.counts()["failed"], "the job to fail")
+        wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"], "the job to end")
+        wait_until(lambda: blocked.saw_cancelled == [True] * interruptions, "the function to be interrupted")
 
     process(queue, kind, blocked, cancel)
-    assert failed_reasons(queue) == {job_id: "cancelled"}
+    job = queue.job(job_id)
+    assert (job.returnvalue, job.failed_reason) == ((end, None) if reason is None else (None, reason))
 
 
 @each_combination

@@ -18,6 +18,7 @@ from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import commit, recover
 from spark_bull.core.queue.dispatch.write_records import Identity, open_writes
 from spark_bull.core.queue.handle.handle import touched_keys
+from tests.conformance.written import written
 from tests.support.dump import PRIVATE, dump
 from tests.support.without_spark import Sink
 
@@ -88,10 +89,12 @@ def public(client: Redis, prefix: str) -> set[str]:
 
 @each_delivery
 def test_a_row_with_children_is_a_flow(options: Any, queues: dict[str, BullQueue], prefix: str, delivery: str) -> None:
-    sink = Sink(options(delivery=delivery, attempts="2"), BOOKS)
-    sink.task([book(1, page(1, word("a"), word("b", onFailure="ignore"), priority=3, onFailure="fail"), page(2))])
-    sink.task([book(2), book(3, page(3, jobId="p3"), None, name="bind")])
-    sink.commit()
+    written(
+        options(delivery=delivery, attempts="2"),
+        BOOKS,
+        [book(1, page(1, word("a"), word("b", onFailure="ignore"), priority=3, onFailure="fail"), page(2))],
+        [book(2), book(3, page(3, jobId="p3"), None, name="bind")],
+    )
     assert counts(queues) == {
         "books": {"waiting-children": 2, "wait": 1},
         "pages": {"waiting-children": 1, "wait": 2},
@@ -115,9 +118,11 @@ def test_a_row_with_children_is_a_flow(options: Any, queues: dict[str, BullQueue
 def test_flows_of_several_first_queues_are_one_write(options: Any, queues: dict[str, BullQueue], delivery: str) -> None:
     given = options(delivery=delivery)
     del given["queue"]
-    sink = Sink(given, StructType([*BOOKS.fields, StructField("queue", StringType())]))
-    sink.task([book(1, page(1), queue="books"), book(2, page(2, queue=None), queue="words"), book(3, queue="words")])
-    sink.commit()
+    written(
+        given,
+        StructType([*BOOKS.fields, StructField("queue", StringType())]),
+        [book(1, page(1), queue="books"), book(2, page(2, queue=None), queue="words"), book(3, queue="words")],
+    )
     assert counts(queues) == {
         "books": {"waiting-children": 1},
         "pages": {"wait": 1},
@@ -297,11 +302,11 @@ def test_a_repeated_task_adds_the_children_of_a_parent_and_of_a_callback_once(
         (given | {"onFinish": json.dumps({"queue": "words"})}, StructType(CHILDREN.fields[:2])),
     ):
         sink = Sink(options_of_write, schema)
-        written = [{name: row[name] for name in schema.names} for row in rows]
-        sink.attempt(written[:2])
+        given_rows = [{name: row[name] for name in schema.names} for row in rows]
+        sink.attempt(given_rows[:2])
         first = queues["pages"].page("wait")[0]
         queues["pages"].complete(first.id)
-        sink.task(written)
+        sink.task(given_rows)
         sink.commit()
         assert queues["pages"].counts()["wait"] == 2
         queues["pages"].drain()
@@ -372,9 +377,9 @@ def test_a_row_whose_parent_is_missing_or_depends_on_it_is_refused_before_anythi
 def test_first_jobs_of_flows_can_be_the_children_of_a_callback(
     options: Any, queues: dict[str, BullQueue], delivery: str
 ) -> None:
-    sink = Sink(options(delivery=delivery, onFinish='{"queue": "words", "name": "all"}'), BOOKS)
-    sink.task([book(1, page(1)), book(2)])
-    sink.commit()
+    written(
+        options(delivery=delivery, onFinish='{"queue": "words", "name": "all"}'), BOOKS, [book(1, page(1)), book(2)]
+    )
     (callback,) = queues["words"].page("waiting-children")
     assert callback.name == "all"
     jobs = [queues["books"].job(f"b{n}") for n in (1, 2)]

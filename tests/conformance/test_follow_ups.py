@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, StringType, StructField, StructType
 
-from spark_bull.core.errors import DelayedError, DialectError, JobLockLost, OptionError, UnrecoverableError
+from spark_bull.core.errors import DelayedError, DialectError, JobLockLost, OptionError
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
 from spark_bull.core.model.read_jobs import FlowJob
@@ -257,40 +257,6 @@ def test_a_failed_job_takes_its_origin_along_when_it_is_moved(bench: WorkBench) 
     origin = {"queue": "q", "id": first, "failedReason": 'no {such} "thing"', "attemptsMade": 1}
     assert moved[0].pop("deadLetter") == origin
     assert moved[0].keys() == before.keys() == moved[1].keys()
-
-
-# reschedules of resqu
-
-
-def test_a_job_reschedules_itself_as_success_as_failure_and_as_other_jobs(bench: WorkBench) -> None:
-    """The recipes of docs/howto/process.md."""
-
-    def processor(job: RunningJob) -> Any:
-        match job.data["as"]:
-            case "success":
-                job.then(NewJob(job.data, delay=HOUR_MS))
-            case "failure":
-                raise ValueError("again")
-            case "failure, as a new job":
-                job.then(NewJob(job.data, delay=HOUR_MS), on="failure")
-                raise UnrecoverableError("as another one")
-            case "others":
-                for part in range(3):
-                    job.then(NewJob({"as": "part", "part": part}))
-            case "no outcome":
-                raise DelayedError(HOUR_MS)
-
-    ways = ["success", "failure", "failure, as a new job", "others", "no outcome"]
-    bench.queue.add_many(NewJob({"as": way}, attempts=2, backoff=HOUR_MS) for way in ways)
-    with OurWorker(bench.handle, processor):
-        wait_until(lambda: bench.counts() == {"completed": 5, "failed": 1, "delayed": 4}, "all jobs to end")
-    completed = Counter(job.data["as"] for job in bench.queue.page("completed"))
-    assert completed == Counter({"success": 1, "others": 1, "part": 3})
-    delayed = {job.data["as"]: (job.attempts_made, job.id) for job in bench.queue.page("delayed")}
-    made = {"success": 0, "failure": 1, "failure, as a new job": 0, "no outcome": 0}
-    assert {way: attempts for way, (attempts, _) in delayed.items()} == made
-    new = {way for way, (_, job_id) in delayed.items() if int(job_id) > len(ways)}
-    assert new == {"success", "failure, as a new job"}
 
 
 # rejected outcomes

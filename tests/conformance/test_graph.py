@@ -17,7 +17,7 @@ from spark_bull.run.services.promoter import Promoter
 from tests.support.job_order import ROWS, check_order, graph_sink, keep_events, random_graph, rows_of
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink
-from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
+from tests.support.work_bench import WorkBench, completed, only_bullmq
 from tests.support.worker import OurWorker
 
 pytestmark = only_bullmq
@@ -59,29 +59,6 @@ def test_a_job_runs_after_all_that_it_depends_on(bench: WorkBench) -> None:
     assert [job.id for job in claim.jobs] == ["last"]
     bench.work(completed(claim))
     assert bench.counts() == {"completed": 5}
-
-
-@pytest.mark.parametrize("policy", ["wait", "fail", "ignore", "remove"])
-def test_a_failed_job_does_to_its_dependents_what_the_option_says(bench: WorkBench, policy: str) -> None:
-    write(bench, {"a": [], "b": ["a"], "c": ["a"], "d": ["c"]}, onFailure=policy)
-    bench.work(failed_for(bench.claim(), "bad"))
-    promote_due(bench.handle)
-    if policy == "wait":
-        assert bench.counts() == {"failed": 1, "waiting-children": 3}
-        bench.queue.retry("a")
-        bench.work(completed(bench.claim()))
-        promote_due(bench.handle)
-        assert bench.counts() == {"completed": 1, "wait": 2, "waiting-children": 1}
-        return
-    assert bench.counts() == {"failed": 1, "wait": 2, "waiting-children": 1}
-    assert relay_keys(bench) == []
-    deferred = bench.field("b", "defa")
-    assert deferred == (f"child {bench.handle.keys.job('a')} failed" if policy == "fail" else None)
-    failures = bench.client.hgetall(bench.handle.keys.children_failures("b"))
-    assert failures == ({bench.handle.keys.job("a").encode(): b"bad"} if policy == "ignore" else {})
-    with OurWorker(bench.handle):
-        wait_until(lambda: not bench.counts().keys() & {"wait", "active", "waiting-children"}, "all jobs to end")
-    assert bench.counts() == ({"failed": 4} if policy == "fail" else {"failed": 1, "completed": 3})
 
 
 def test_a_job_that_is_removed_counts_as_ended(bench: WorkBench) -> None:

@@ -16,13 +16,12 @@ import pytest
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import GroupLimits, WorkSettings
+from spark_bull.core.model.limits import GroupLimits
 from spark_bull.core.model.outcomes import Claim, Outcomes, Rested, Retried
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
-from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.groups import (
@@ -465,13 +464,6 @@ def test_a_claim_without_limits_of_groups_writes_no_counters(bench: WorkBench) -
     assert len(found.jobs) == 5
     bench.work(completed(found))
     assert bench.client.exists(*(bench.key(name) for name in ALL_GROUP_KEYS)) == 0
-
-
-def test_a_claiming_query_has_the_limits_too(bench: WorkBench) -> None:
-    ids = add(bench.queue, ["a"] * 4 + ["b"])
-    ledger = ClaimLedger(bench.handle, "reader")
-    (taken,) = ledger.claim(WorkSettings("reader", HOUR_MS, group=TWO_AT_ONCE), 10, 10)
-    assert ledger.claims(0, 10) == [(taken.portion.token, [ids[0], ids[1], ids[4]])]
 
 
 def test_obliterate_removes_the_counters(bench: WorkBench) -> None:

@@ -152,15 +152,9 @@ def test_an_error_of_the_provider_is_logged_once_and_changes_no_outcome(
     ]
 
 
-def test_a_queue_records_its_counts_with_the_states_of_node(queue: BullQueue, recorder: MetricRecorder) -> None:
-    queue.add_many(NewJob({"n": n}) for n in range(2))
+def test_a_queue_without_a_meter_records_no_counts(queue: BullQueue) -> None:
     with pytest.raises(OptionError, match=r"expected `meter`, such as BullQueue\(..., meter=True\), got none"):
         queue.record_counts()
-    options = {"url": queue.handle.connection.settings.url, "prefix": queue.handle.keys.prefix}
-    with BullQueue("q", protocol=queue.protocol, meter=lambda: recorder.provider, **options) as measured:
-        assert measured.record_counts() == queue.counts()
-    recorded = recorder.values("bullmq.queue.jobs", "bullmq.queue.jobs.state")
-    assert (recorded["waiting"], recorded["active"]) == (2, 0)
 
 
 def test_a_meter_is_true_or_a_provider_or_a_function_that_returns_one(recorder: MetricRecorder) -> None:

@@ -328,24 +328,26 @@ def test_jobs_settled_in_one_call_end_in_the_order_in_which_they_were_recorded(b
 
 
 @only_bullmq
-@pytest.mark.parametrize("rule", ["", "idof", "fpof"])
-def test_a_parent_that_has_ended_before_its_child_does_not_complete(bench: WorkBench, rule: str) -> None:
+@pytest.mark.parametrize(
+    ("rule", "parent_first", "why"),
+    [
+        ("", True, "children"),
+        ("idof", True, "children"),
+        ("fpof", True, "children"),
+        ("fpof", False, "failed_children"),
+    ],
+)
+def test_a_parent_ended_before_its_child_or_with_a_failed_one_does_not_complete(
+    bench: WorkBench, rule: str, parent_first: bool, why: str
+) -> None:
     (child, parent) = bench.add(2)
     claim = bench.claim()
     make_child(bench, child, parent, rule)
-    settled = bench.work(outcomes_in_order(claim, [(parent, None), (child, "oops" if rule else None)]))
-    assert [(one.id, one.why) for one in settled.lost] == [(parent, "children")]
+    ends = [(parent, None), (child, "oops" if rule else None)]
+    settled = bench.work(outcomes_in_order(claim, ends if parent_first else ends[::-1]))
+    assert [(one.id, one.why) for one in settled.lost] == [(parent, why)]
     assert bench.counts() == {"active": 1, "failed" if rule else "completed": 1}
     assert bench.locks([parent]) == [True]
-
-
-@only_bullmq
-def test_a_parent_whose_child_has_failed_in_the_same_call_does_not_complete(bench: WorkBench) -> None:
-    (child, parent) = bench.add(2)
-    claim = bench.claim()
-    make_child(bench, child, parent, "fpof")
-    settled = bench.work(outcomes_in_order(claim, [(child, "oops"), (parent, None)]))
-    assert [(one.id, one.why) for one in settled.lost] == [(parent, "failed_children")]
 
 
 @only_bullmq

@@ -147,17 +147,6 @@ def test_a_random_list_of_jobs_is_added_as_by_node(pair: TwoQueues, seed: int, s
 
 
 @each_peer
-def test_jobs_are_added_as_by_node_to_a_paused_queue(pair: TwoQueues) -> None:
-    jobs = random_jobs(Random(13), pair.peer.dialect, 60, custom_ids=pair.peer.custom_ids)
-    pair.call_both("pause")
-    pair.add(jobs)
-    pair.assert_alike()
-    pair.call_both("resume")
-    pair.add([{"name": "after", "data": {}, "opts": {}}])
-    pair.assert_alike()
-
-
-@each_peer
 def test_a_repeated_pause_or_resume_is_published_as_by_node(pair: TwoQueues) -> None:
     for jobs in (0, 3):
         pair.call_both("counts")

@@ -21,7 +21,7 @@ from spark_bull.core.queue.handle.walk import MAX_IDS, NEAR, SHIFT, Slice
 from spark_bull.core.queue.jobs import read
 from spark_bull.core.queue.jobs.read import CHUNKS_PER_CALL, read_ids, read_jobs
 from spark_bull.core.queue.monitor.activity import activity
-from spark_bull.core.queue.monitor.find import describe, find_queues, select_queues
+from spark_bull.core.queue.monitor.find import find_queues, select_queues
 from tests.support.jobs import HOUR
 from tests.support.traffic import script_work
 from tests.support.work_bench import NOW, Filled
@@ -116,18 +116,6 @@ def _reads(monkeypatch: pytest.MonkeyPatch, change: Callable[[list[str], list[st
 
 
 @only_bullmq
-@pytest.mark.parametrize("state", ["wait", "delayed"])
-def test_jobs_that_enter_while_others_are_read_cause_no_second_read(
-    filled: Filled, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    filled.put(state, numbered(1, 400))
-    read = _reads(monkeypatch, lambda read, _: filled.put(state, [f"new{len(read)}-{n}" for n in range(9)]))
-    found = ids_of(filled.read(state, chunk_size=50))
-    assert set(numbered(1, 400)) <= set(found)
-    assert read == found
-
-
-@only_bullmq
 @pytest.mark.parametrize(("entering", "reads_of_a_job"), [(NEAR - 10, 1), (SHIFT + 50, 2)])
 def test_jobs_that_enter_between_the_chunks_of_a_window_cause_no_reads_by_id(
     filled: Filled, monkeypatch: pytest.MonkeyPatch, entering: int, reads_of_a_job: int
@@ -216,21 +204,6 @@ def test_ids_without_a_job_are_not_read(filled: Filled) -> None:
     assert sorted(ids_of(filled.read())) == ["2", "4"]
     assert filled.queue.job("3") is None
     assert ids_of(filled.queue.page("completed")) == ["4"]
-
-
-@with_sets_and_without
-def test_a_job_that_moves_on_is_read_once(filled: Filled) -> None:
-    filled.put("delayed", ["d1"])
-    filled.put("wait", numbered(1, 30))
-    read: list[str] = []
-    for number, chunk in enumerate(read_jobs(filled.queue.handle, chunk_size=10)):
-        read += [job_id.decode() for job_id in chunk.ids]
-        if number == 0:
-            filled.move("d1", "delayed", "wait")
-        if number == 1:
-            filled.move("1", "wait", "active")
-            filled.move("30", "wait", "completed")
-    assert sorted(read) == sorted(["d1", *numbered(1, 30)])
 
 
 @with_sets_and_without
@@ -443,56 +416,36 @@ def test_rates_of_many_events_are_extrapolated(filled: Filled) -> None:
     assert 0 < (activity(filled.queue.handle).added_per_minute or 0) <= 31_000
 
 
-def test_all_fields_of_a_job_are_read(filled: Filled) -> None:
-    fields = {
-        "progress": '{"done":3}',
-        "returnvalue": "[1,2]",
-        "failedReason": "out of paper",
-        "stacktrace": '["Error: 1", "Error: 2", null, {"not": "text"}]',
-        "processedOn": NOW + 1,
-        "finishedOn": NOW + 2,
-        "delay": 5000,
-        "priority": 7,
-        "parentKey": "bull:p:1",
-        "pb": "worker-1",
-        "deid": "once",
-        "rjk": "every",
-        "ats": 4,
-        "returned": 2,
-    }
-    counters = {"atm": 3, "stc": 1} if filled.queue.protocol == "bullmq" else {"attemptsMade": 3, "stalledCounter": 1}
-    filled.put("failed", ["1"], **fields, **counters)
+#: Fields of the hash of a job, and the attribute of the job that each becomes.
+FIELDS: list[tuple[str, Any, str, Any]] = [
+    ("data", '{"id": 1}', "data", {"id": 1}),
+    ("opts", "{}", "opts", {}),
+    ("progress", '{"done":3}', "progress", {"done": 3}),
+    ("returnvalue", "[1,2]", "returnvalue", [1, 2]),
+    ("failedReason", "out of paper", "failed_reason", "out of paper"),
+    ("stacktrace", '["Error: 1", null, {"not": "text"}]', "stacktrace", ("Error: 1", '{"not": "text"}')),
+    ("timestamp", NOW, "timestamp", NOW),
+    ("processedOn", NOW + 1, "processed_on", NOW + 1),
+    ("finishedOn", NOW + 2, "finished_on", NOW + 2),
+    ("delay", 5000, "delay", 5000),
+    ("priority", 7, "priority", 7),
+    ("parentKey", "bull:p:1", "parent_key", "bull:p:1"),
+    ("pb", "worker-1", "processed_by", "worker-1"),
+    ("deid", "once", "deduplication_id", "once"),
+    ("rjk", "every", "repeat_job_key", "every"),
+    ("ats", 4, "attempts_started", 4),
+    ("returned", 2, "returned_counter", 2),
+]
 
-    assert filled.read() == [
-        Job(
-            queue="q",
-            id="1",
-            state="failed",
-            name="n",
-            data_text='{"id": "1"}',
-            opts_text="{}",
-            progress_text='{"done":3}',
-            returnvalue_text="[1,2]",
-            failed_reason="out of paper",
-            stacktrace=("Error: 1", "Error: 2", '{"not": "text"}'),
-            attempts_made=3,
-            attempts_started=4,
-            stalled_counter=1,
-            returned_counter=2,
-            timestamp=NOW,
-            processed_on=NOW + 1,
-            finished_on=NOW + 2,
-            delay=5000,
-            priority=7,
-            processed_by="worker-1",
-            parent_key="bull:p:1",
-            deduplication_id="once",
-            repeat_job_key="every",
-        )
-    ]
-    assert filled.queue.job("1") == filled.read()[0]
-    job = filled.read()[0]
-    assert (job.data, job.opts, job.progress, job.returnvalue) == ({"id": "1"}, {}, {"done": 3}, [1, 2])
+
+def test_all_fields_of_a_job_are_read(filled: Filled) -> None:
+    counters = ("atm", "stc") if filled.queue.protocol == "bullmq" else ("attemptsMade", "stalledCounter")
+    fields = [*FIELDS, *zip(counters, (3, 1), ("attempts_made", "stalled_counter"), (3, 1), strict=True)]
+    filled.put("failed", ["1"], **{name: stored for name, stored, _, _ in fields})
+    (job,) = filled.read()
+    assert {name: getattr(job, name) for *_, name, _ in fields} == {name: value for *_, name, value in fields}
+    assert (job.queue, job.id, job.state, job.name) == ("q", "1", "failed", "n")
+    assert filled.queue.job("1") == job
 
 
 @only_bullmq
@@ -556,23 +509,3 @@ def test_queues_are_found_by_their_keys(client: Redis, redis_url: str, prefix: s
     assert find_queues(connection, prefix, "sm[!t]") == ["sms"]
     selection = ["absent", "sms", "mail-*", "*-us", "none-*", "absent"]
     assert select_queues(connection, prefix, selection) == ["absent", "sms", "mail-eu", "mail-us"]
-
-
-def test_a_queue_is_described_by_version_pause_and_concurrency(filled: Filled) -> None:
-    assert (describe(filled.queue.handle).paused, describe(filled.queue.handle).version) == (False, None)
-    if filled.queue.protocol == "bullmq":
-        settings = {"paused": "1", "version": "bullmq:6.7.0", "concurrency": "3"}
-        filled.client.hset(filled.queue.handle.keys["meta"], mapping=settings)
-        assert (describe(filled.queue.handle).version, describe(filled.queue.handle).concurrency) == ("bullmq:6.7.0", 3)
-    else:
-        filled.client.set(filled.queue.handle.keys["meta_paused"], "1")
-    assert describe(filled.queue.handle).paused
-
-
-def test_a_wrong_protocol_is_an_error_with_advice(queue: BullQueue, client: Redis, prefix: str) -> None:
-    # Another client creates keys of another dialect first.
-    client.sadd(f"{prefix}:q:completed", "1")
-    with pytest.raises(DialectError, match="set the option `protocol`"):
-        queue.counts()
-    with pytest.raises(DialectError, match="set the option `protocol`"):
-        queue.page("completed")

@@ -160,20 +160,6 @@ def test_a_change_while_the_promoted_job_is_active_has_the_effect_of_nodes(
         one.assert_alike()
 
 
-@each_bullmq
-def test_a_pattern_whose_promoted_job_is_active_is_not_changed(pair: Pair, peer: Peer) -> None:
-    """An intended difference: Node overwrites the active job, and adds it a second time."""
-    one = Rounds(pair, schedule(NOON))
-    with with_an_active_job(one, one.schedule):
-        ours = one.queues["right"]
-        before = (ours.page("active"), ours.page("delayed"), ours.schedulers())
-        with pytest.raises(WrongState, match="which would be the next one of job scheduler report, but it exists"):
-            one.make_one_each(schedule(NOON))
-        assert (ours.page("active"), ours.page("delayed"), ours.schedulers()) == before
-        node_ids = [[job.id for job in one.queues["left"].page(state)] for state in ("active", "delayed")]
-        assert node_ids[0] == node_ids[1]
-
-
 @pytest.mark.parametrize(
     ("first", "changed"), [(NOON, NOON), (NOON, f"{HOUR}"), (f"{HOUR}", NOON), (f"{HOUR}", f"{DAY}")]
 )
@@ -200,12 +186,19 @@ def test_a_change_of_a_paused_queue_replaces_the_job_that_waits(
 
 @each_peer_of("bull")
 def test_a_removal_has_the_effect_of_that_of_bull(pair: Pair, peer: Peer) -> None:
+    """Also if the next job waits already: it runs, and is the last one."""
     one = Rounds(pair, Schedule({}))
     for name in ("every hour", "a pattern", "an end"):
-        one.make_one_each(SCHEDULES[name])
-        one.remove_one_each(SCHEDULES[name])
-        one.assert_alike()
-        assert one.queues["right"].schedulers() == []
+        for is_waiting in (False, True):
+            one.make_one_each(SCHEDULES[name])
+            if is_waiting:
+                one.promote()
+            one.remove_one_each(SCHEDULES[name])
+            with one.workers():
+                one.settled()
+            one.assert_alike()
+            assert one.queues["right"].schedulers() == []
+            assert [one.delayed(queue) for queue in one.queues.values()] == [[], []]
 
 
 @each_peer
@@ -274,6 +267,7 @@ def test_a_job_of_a_scheduler_runs_now_and_the_schedule_stays(bench: WorkBench) 
 
 @not_bull_1
 def test_a_scheduler_is_not_changed_if_its_next_job_exists(bench: WorkBench) -> None:
+    """An intended difference: Node overwrites the active job, and adds it a second time."""
     queue = bench.queue
     queue.upsert_scheduler("daily", pattern=NOON, tz="UTC")
     queue.promote(queue.page("delayed")[0].id)

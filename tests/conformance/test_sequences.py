@@ -14,6 +14,7 @@ from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
+from tests.conformance.written import written
 from tests.support.traffic import script_work
 from tests.support.without_spark import Sink
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
@@ -23,6 +24,7 @@ pytestmark = only_bullmq
 ROWS = StructType().add("key", StringType()).add("n", IntegerType())
 ID_ROWS = StructType().add("key", StringType()).add("n", IntegerType()).add("jobId", StringType())
 OPTS_ROWS = StructType().add("key", StringType()).add("n", IntegerType()).add("opts", StringType())
+DATA = StructType().add("data", StringType())
 
 
 @pytest.fixture
@@ -37,10 +39,7 @@ def write(options: Any) -> Callable[..., None]:
 
     def write(keys: str, first: int = 0, **given: str) -> None:
         rows = [{"key": key, "n": n} for n, key in enumerate(keys, first)]
-        sink = Sink(options(**given), ROWS)
-        sink.task(rows[: len(rows) // 2])
-        sink.task(rows[len(rows) // 2 :])
-        sink.commit()
+        written(options(**given), ROWS, rows[: len(rows) // 2], rows[len(rows) // 2 :])
 
     return write
 
@@ -49,20 +48,6 @@ def started(bench: WorkBench) -> tuple[Any, list[tuple[str, int]]]:
     """Claims all jobs that may start. Returns the claim, and their keys and numbers."""
     claim = bench.claim(100)
     return claim, [(data["key"], data["n"]) for data in (json.loads(job.data) for job in claim.jobs)]
-
-
-def test_the_next_job_of_a_key_starts_when_the_one_before_has_ended(bench: WorkBench, write: Any) -> None:
-    write("aabab")
-    write("ba", first=5)
-    seen = []
-    while True:
-        claim, jobs = started(bench)
-        if not jobs:
-            break
-        seen.append(sorted(jobs))
-        bench.work(completed(claim))
-    assert seen == [[("a", 0), ("b", 2)], [("a", 1), ("b", 4)], [("a", 3), ("b", 5)], [("a", 6)]]
-    assert bench.counts() == {"completed": 7}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -131,9 +116,7 @@ def test_a_delay_counts_from_the_end_of_the_job_before(bench: WorkBench, write: 
 
 def test_a_job_that_exists_keeps_its_place(bench: WorkBench, options: Any) -> None:
     for _ in range(2):
-        sink = Sink(options(jobColumns="jobId"), ID_ROWS)
-        sink.task([{"key": "a", "n": n, "jobId": f"job-{n}"} for n in range(3)])
-        sink.commit()
+        written(options(jobColumns="jobId"), ID_ROWS, [{"key": "a", "n": n, "jobId": f"job-{n}"} for n in range(3)])
     assert [(record.added, record.duplicates) for record in bench.queue.writes()] == [(3, 0), (0, 3)]
     for n in range(3):
         claim, jobs = started(bench)
@@ -147,9 +130,7 @@ def test_a_sequence_goes_on_after_its_own_job_not_after_another_with_its_id(
     bench: WorkBench, options: Any, is_same: bool
 ) -> None:
     def write(job_id: str, n: int) -> None:
-        sink = Sink(options(jobColumns="jobId"), ID_ROWS)
-        sink.task([{"key": "a", "n": n, "jobId": job_id}])
-        sink.commit()
+        written(options(jobColumns="jobId"), ID_ROWS, [{"key": "a", "n": n, "jobId": job_id}])
 
     write("report", 1)
     if not is_same:
@@ -169,9 +150,7 @@ def test_an_entry_of_a_sequence_may_be_an_id_without_the_time_of_its_job(bench: 
 def test_entries_of_sequences_that_have_ended_are_removed(bench: WorkBench, options: Any) -> None:
     keep = {"removeOnComplete": "true"}
     for first in range(0, 600, 60):
-        sink = Sink(options(chunkSize="60", **keep), ROWS)
-        sink.task([{"key": f"key-{n}", "n": n} for n in range(first, first + 60)])
-        sink.commit()
+        written(options(chunkSize="60", **keep), ROWS, [{"key": f"key-{n}", "n": n} for n in range(first, first + 60)])
         bench.work(completed(bench.claim(100), count=0))
     tails = bench.handle.keys["sequence_tails"]
     # At random: three times as many as without any that have ended.
@@ -184,10 +163,12 @@ def test_entries_of_sequences_that_have_ended_are_removed(bench: WorkBench, opti
 @pytest.mark.parametrize("verb", ["drain", "clean"])
 def test_a_large_sequence_is_removed_with_its_first_job(bench: WorkBench, options: Any, verb: str) -> None:
     """There are more jobs than levels of calls in a script of Redis."""
-    sink = Sink(options(chunkSize="1000"), ROWS)
-    sink.task([{"key": "a", "n": n} for n in range(21_000)])
-    sink.task([{"key": f"key-{n % 150}", "n": n} for n in range(1_500)])
-    sink.commit()
+    written(
+        options(chunkSize="1000"),
+        ROWS,
+        [{"key": "a", "n": n} for n in range(21_000)],
+        [{"key": f"key-{n % 150}", "n": n} for n in range(1_500)],
+    )
     with script_work(bench.client, prefix=bench.handle.keys.base) as scripts:
         if verb == "drain":
             assert bench.queue.drain() == 151
@@ -201,9 +182,11 @@ def test_a_large_sequence_is_removed_with_its_first_job(bench: WorkBench, option
 
 def test_null_and_several_columns_are_keys_too(bench: WorkBench, options: Any) -> None:
     schema = StructType().add("key", StringType()).add("n", IntegerType()).add("m", IntegerType())
-    sink = Sink(options(sequenceBy="key,m"), schema)
-    sink.task([{"key": key, "n": 0, "m": m} for key, m in [(None, 1), ("a", 1), ("a", 2), ("a", 1), (None, 1)]])
-    sink.commit()
+    written(
+        options(sequenceBy="key,m"),
+        schema,
+        [{"key": key, "n": 0, "m": m} for key, m in [(None, 1), ("a", 1), ("a", 2), ("a", 1), (None, 1)]],
+    )
     assert len(bench.claim(100).jobs) == 3
 
 
@@ -219,38 +202,30 @@ def test_a_wrong_option_is_an_error_before_anything_is_written(bench: WorkBench,
     for given, message in wrong:
         with pytest.raises(OptionError, match=message):
             Sink(options(**given), ROWS)
+    flows = StructType().add("key", StringType()).add("data", StringType()).add("children", ArrayType(DATA))
+    with pytest.raises(OptionError, match="expected one of `sequenceBy` and `children`"):
+        Sink(options(), flows)
     assert not list(bench.client.scan_iter(match=f"{bench.handle.keys.prefix}:*"))
 
 
-def test_flows_are_refused(bench: WorkBench, options: Any) -> None:
-    part = StructType().add("data", StringType())
-    schema = StructType().add("key", StringType()).add("data", StringType()).add("children", ArrayType(part))
-    with pytest.raises(OptionError, match="expected one of `sequenceBy` and `children`"):
-        Sink(options(), schema)
-
-
-def test_a_row_with_a_parent_is_an_error(bench: WorkBench, options: Any, redis_url: str) -> None:
-    sink = Sink(options(jobColumns="opts"), OPTS_ROWS)
+def test_a_row_with_a_parent_or_a_failure_policy_is_an_error(bench: WorkBench, options: Any) -> None:
     (parent,) = bench.add()
-    opts = json.dumps({"parent": {"queue": "q", "id": parent}})
-    with pytest.raises(OptionError, match="row 1: expected no `parent` with `sequenceBy`"):
-        sink.task([{"key": "a", "n": 0, "opts": None}, {"key": "a", "n": 1, "opts": opts}])
+    policy = "failure policy in `opts` with `sequenceBy`.*onFailure"
+    for opts, said in (
+        ({"parent": {"queue": "q", "id": parent}}, "`parent` with `sequenceBy`"),
+        ({"failParentOnFailure": True}, policy),
+        ({"ignoreDependencyOnFailure": True}, policy),
+    ):
+        rows = [{"key": "a", "n": n, "opts": json.dumps(opts) if n else None} for n in range(2)]
+        with pytest.raises(OptionError, match=f"row 1: expected no {said}"):
+            Sink(options(jobColumns="opts"), OPTS_ROWS).task(rows)
+    assert bench.counts() == {"wait": 1}
 
 
-@pytest.mark.parametrize("name", ["failParentOnFailure", "ignoreDependencyOnFailure"])
-def test_a_row_with_a_failure_policy_is_an_error(bench: WorkBench, options: Any, name: str) -> None:
-    sink = Sink(options(jobColumns="opts"), OPTS_ROWS)
-    rows = [{"key": "a", "n": n, "opts": json.dumps({name: True}) if n else None} for n in range(2)]
-    with pytest.raises(OptionError, match=r"row 1: expected no failure policy in `opts` with `sequenceBy`.*onFailure"):
-        sink.task(rows)
-    assert bench.counts() == {}
-
-
-@pytest.mark.parametrize("protocol", ["bull"])
-def test_jobs_of_bull_have_no_sequences(bench: WorkBench, options: Any, redis_url: str, protocol: str) -> None:
+def test_jobs_of_bull_have_no_sequences(bench: WorkBench, options: Any, redis_url: str) -> None:
     with pytest.raises(DialectError, match="expected no `sequenceBy`"):
-        Sink(options(protocol=protocol), ROWS)
-    with BullQueue("q", url=redis_url, prefix=bench.handle.keys.prefix, protocol=protocol) as bull:
+        Sink(options(protocol="bull"), ROWS)
+    with BullQueue("q", url=redis_url, prefix=bench.handle.keys.prefix, protocol="bull") as bull:
         bull.add({})
     several = options(jobColumns="queue")
     del several["queue"]

@@ -211,35 +211,6 @@ def test_a_state_that_ends_by_itself_ends_the_slot_once_its_jobs_have_ended(queu
     assert queue.counts()["completed"] == 1
 
 
-def test_functions_by_name_of_several_queues_share_the_state(redis_url: str, prefix: str) -> None:
-    recorded = Recorded()
-    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
-    with BullQueue("a", **options) as a, BullQueue("b", **options) as b:
-        a.add({}, name="send")
-        b.add({}, name="report")
-        functions = {"send": use, "*": use_in_loop}
-        with OurWorker([a.handle, b.handle], functions, setup=recorded.value):
-            completed(a, 1)
-            completed(b, 1)
-    (pool,) = recorded.made
-    assert len(pool.users) == 2
-
-
-def test_each_slot_has_a_state_of_its_own(queue: BullQueue) -> None:
-    recorded = Recorded()
-    both = threading.Barrier(2)
-
-    def processor(job: RunningJob) -> None:
-        use(job)
-        both.wait()
-
-    queue.add_many(NewJob({}) for _ in range(2))
-    first, second = (worker(queue, "one by one", recorded.value, processor) for _ in range(2))
-    with first, second:
-        completed(queue, 2)
-    assert sorted(len(pool.users) for pool in recorded.made) == [1, 1]
-
-
 @each_way
 def test_a_setup_that_fails_ends_the_slot_before_it_claims_a_job(queue: BullQueue, way: str) -> None:
     def setup() -> None:

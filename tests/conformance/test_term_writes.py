@@ -13,6 +13,7 @@ from spark_bull.core.dialects.fields import STALLED_PRESET
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.dispatch.sink import write_sink
+from tests.conformance.written import written
 from tests.support.without_spark import Sink
 from tests.support.work_bench import each_dialect
 
@@ -41,13 +42,6 @@ def options(queue: BullQueue, redis_url: str, prefix: str) -> dict[str, str]:
     return {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol}
 
 
-def write(options: dict[str, str], schema: StructType, *tasks: list[dict[str, Any]]) -> None:
-    sink = Sink(options, schema)
-    for rows in tasks:
-        sink.task(rows)
-    sink.commit()
-
-
 def stored(queue: BullQueue, job_id: str) -> dict[str, str]:
     found = queue.handle.connection.call("HGETALL", queue.handle.keys.job(job_id))
     pairs = list(found.items()) if isinstance(found, dict) else list(zip(found[::2], found[1::2], strict=True))
@@ -61,7 +55,7 @@ def numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @each_dialect
 def test_the_terms_of_a_row_are_stored_with_its_job(queue: BullQueue, options: dict[str, str]) -> None:
     rows = [{"expireAfterMs": 5_000}, {"expireAt": LATER}, {"delivery": "at-most-once"}, {"lockMs": 9_000}, {}]
-    write({**options, "expireAfterMs": str(HOUR_MS)}, ROWS, numbered(rows))
+    written({**options, "expireAfterMs": str(HOUR_MS)}, ROWS, numbered(rows))
     jobs = [stored(queue, str(number)) for number in range(1, 6)]
     after = [int(job["expireAt"]) - int(job["timestamp"]) for job in jobs]
     assert (after[0], after[2:], int(jobs[1]["expireAt"])) == (5_000, [HOUR_MS] * 3, LATER_MS)
@@ -73,7 +67,7 @@ def test_the_terms_of_a_row_are_stored_with_its_job(queue: BullQueue, options: d
 
 
 def test_a_write_of_jobs_that_may_run_once_is_exactly_once(queue: BullQueue, options: dict[str, str]) -> None:
-    write({**options, "delivery": "at-most-once"}, ROWS, numbered([{}, {"delivery": "at-least-once"}]))
+    written({**options, "delivery": "at-most-once"}, ROWS, numbered([{}, {"delivery": "at-least-once"}]))
     kept = [json.loads(stored(queue, job_id)["opts"]).get("delivery") for job_id in ("1", "2")]
     assert kept == ["at-most-once", None]
     assert [record.delivery for record in queue.writes()] == ["exactly-once"]
@@ -112,7 +106,7 @@ def test_a_repeated_task_spreads_its_jobs_equally(
     """Two writes of the same rows give them the same delays; their partitions differ."""
     rows = numbered([{} if option else {"spreadMs": 60_000}] * 50)
     for _ in range(2):
-        write(options | option, ROWS, rows, rows)
+        written(options | option, ROWS, rows, rows)
     delays = [int(stored(queue, str(number))["delay"]) for number in range(1, 201)]
     assert delays[:100] == delays[100:]
     assert delays[:50] != delays[50:100]
@@ -125,7 +119,7 @@ def test_priorities_by_name_have_queues_of_their_own_in_bull_1(
     queue: BullQueue, options: dict[str, str], redis_url: str, prefix: str
 ) -> None:
     rows = numbered([{"priority": name} for name in ("high", None, "low", "high")])
-    write(options if queue.protocol == "bull-1" else {**options, "priority": "critical"}, PRIORITIES, rows)
+    written(options if queue.protocol == "bull-1" else {**options, "priority": "critical"}, PRIORITIES, rows)
     jobs = [queue.job(str(number)) for number in range(1, 5)]
     if queue.protocol == "bullmq":
         assert [job and job.priority for job in jobs] == [2, 1, 5, 2]

@@ -84,6 +84,10 @@ def traceparent(span: ReadableSpan) -> str:
     return f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-{span.context.trace_flags:02x}"
 
 
+def bullmq_attributes(span: ReadableSpan) -> dict[str, Any]:
+    return {name.removeprefix("bullmq."): value for name, value in (span.attributes or {}).items()}
+
+
 def parent_of(span: ReadableSpan) -> tuple[int, int]:
     return span.parent.trace_id, span.parent.span_id
 
@@ -110,21 +114,11 @@ def test_jobs_carry_the_context_of_the_span_that_added_them(queue: BullQueue, re
         job_id = queue.add({}, name="send")
     request, add = recorder.named("request"), recorder.named("add q.send")
     assert parent_of(add) == ids_of(request)
-    assert add.kind is SpanKind.PRODUCER
-    assert dict(add.attributes or {}) == {
-        "bullmq.queue.name": "q",
-        "bullmq.queue.operation": "add",
-        "bullmq.job.name": "send",
-        "bullmq.job.id": job_id,
-    }
+    assert bullmq_attributes(add) == {"queue.name": "q", "queue.operation": "add", "job.name": "send", "job.id": job_id}
     assert carried_by(queue, job_id) == traceparent(add)
     ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
     span = recorder.named("addBulk q")
-    assert dict(span.attributes or {}) == {
-        "bullmq.queue.name": "q",
-        "bullmq.queue.operation": "addBulk",
-        "bullmq.job.bulk.count": 3,
-    }
+    assert bullmq_attributes(span) == {"queue.name": "q", "queue.operation": "addBulk", "job.bulk.count": 3}
     assert {opts(queue, job_id)["tm"] for job_id in ids} == {f'{{"traceparent":"{traceparent(span)}"}}'}
 
 
@@ -168,21 +162,18 @@ def test_an_attempt_is_in_the_trace_of_the_call_that_added_its_job(
         wait_until(lambda: queue.counts()["completed"] == 1, "the job")
     add, process = recorder.named("add q.send"), recorder.named("process q")
     assert parent_of(process) == ids_of(add)
-    assert process.kind is SpanKind.CONSUMER
     ((current, tenant),) = seen
     assert (ids_of(current), tenant) == (ids_of(process), "ada")
-    attributes = dict(process.attributes or {})
-    started = attributes.pop("bullmq.job.processed.timestamp")
-    assert isinstance(started, int)
-    assert attributes.pop("bullmq.job.attempt_finished_timestamp") >= started
+    attributes = bullmq_attributes(process)
+    assert attributes.pop("job.attempt_finished_timestamp") >= attributes.pop("job.processed.timestamp") > 0
     assert attributes == {
-        "bullmq.queue.name": "q",
-        "bullmq.queue.operation": "process",
-        "bullmq.worker.id": ours.id,
-        "bullmq.worker.name": "w",
-        "bullmq.job.id": job_id,
-        "bullmq.job.name": "send",
-        "bullmq.job.attempts.made": 1,
+        "queue.name": "q",
+        "queue.operation": "process",
+        "worker.id": ours.id,
+        "worker.name": "w",
+        "job.id": job_id,
+        "job.name": "send",
+        "job.attempts.made": 1,
     }
     assert [event.name for event in process.events] == ["job completed"]
 
@@ -203,8 +194,7 @@ def test_an_attempt_that_fails_has_its_error_and_each_attempt_a_span(
     assert [event.name for event in first.events] == ["job failed", "exception"]
     assert dict(first.events[0].attributes or {}) == {"bullmq.job.failed.reason": "no address"}
     assert (first.status.status_code, second.status.status_code) == (StatusCode.ERROR, StatusCode.UNSET)
-    assert (first.attributes or {})["bullmq.job.attempts.made"] == 1
-    assert (second.attributes or {})["bullmq.job.attempts.made"] == 2
+    assert [bullmq_attributes(span)["job.attempts.made"] for span in (first, second)] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -393,9 +383,8 @@ def test_a_batch_of_a_udf_is_a_span_with_links_to_those_that_added_its_jobs(
         (adds[0], {"bullmq.job.id": first, "bullmq.job.name": "one"}),
         (adds[1], {"bullmq.job.id": other, "bullmq.job.name": "two"}),
     ]
-    attributes = dict(batch.attributes or {})
-    assert (attributes["bullmq.job.bulk.count"], attributes["bullmq.queue.operation"]) == (4, "process")
-    assert attributes["bullmq.worker.name"] == "w"
+    own = {"job.bulk.count": 4, "queue.operation": "process", "worker.name": "w"}
+    assert own.items() <= bullmq_attributes(batch).items()
     assert (batch.status.status_code, list(batch.events)) == (StatusCode.UNSET, [])
 
 
@@ -418,10 +407,8 @@ def test_a_chunk_that_is_divided_by_name_has_a_span_for_each_batch_and_each_atte
     named = NamedRunner(FunctionRunner({"*": lambda job: None}), {"a": UDF, "b": UDF})
     with OurWorker(queue.handle, runner=named, chunk_size=100, tracer=recorder.tracer, worker="w"):
         wait_until(lambda: queue.counts()["completed"] == 5, "the jobs")
-    spans = recorder.processed
-    batches = [span for span in spans if "bullmq.job.bulk.count" in (span.attributes or {})]
-    assert [dict(span.attributes or {})["bullmq.job.bulk.count"] for span in batches] == [3]
-    assert [dict(span.attributes or {})["bullmq.job.name"] for span in spans if span not in batches] == ["other"] * 2
+    found = [bullmq_attributes(span) for span in recorder.processed]
+    assert sorted(str(one.get("job.bulk.count") or one["job.name"]) for one in found) == ["3", "other", "other"]
 
 
 @pytest.mark.parametrize("step", ["start_span", "end", "set_status", "add_event", "extract"])

@@ -80,16 +80,6 @@ def test_without_events_calls_find_the_ends_of_jobs_that_are_kept(
 
 
 @each_dialect
-def test_a_job_that_has_ended_before_is_found_at_once(queue: BullQueue) -> None:
-    done, failed = queue.add(job("return:[1]")), queue.add(job("fail"))
-    with OurWorker(queue.handle):
-        wait_until(lambda: queue.counts()["failed"], "the jobs to end")
-    assert queue.wait(done, 0) == [1]
-    with pytest.raises(JobFailed, match="scripted failure 1"):
-        queue.wait(failed, 0)
-
-
-@each_dialect
 @pytest.mark.usefixtures("by_events_only")
 def test_a_job_that_fails_and_runs_again_has_not_ended(queue: BullQueue) -> None:
     job_id = queue.add(job("fail:1;return:2"), attempts=2)

@@ -148,40 +148,6 @@ def _has_ended(pair: Pair, side: str, number: int) -> bool:
     return heard.count("completed") + heard.count("failed") == number and is_complete
 
 
-#: Waiting jobs that get children in their queue, by id and priority in the order in which they are added: most
-#: important is the last one. And what the child is like.
-FAMILIES: dict[str, tuple[list[tuple[str, int]], dict[str, Any]]] = {
-    "the child is first": ([("parent", 1), ("child", 0)], job("return:7")),
-    "the parent is first": ([("parent", 0), ("child", 1)], job("return:7")),
-    "three generations": ([("grandparent", 2), ("parent", 1), ("child", 0)], job("return:7")),
-    "the child is removed": ([("parent", 1), ("child", 0)], job("return:7", removeOnComplete=True)),
-    "the child is ignored": ([("parent", 1), ("child", 0)], job("fail", ignoreDependencyOnFailure=True)),
-    "the ignored child is last": ([("parent", 0), ("child", 1)], job("fail", ignoreDependencyOnFailure=True)),
-    "the failed child is removed": ([("parent", 1), ("child", 0)], job("fail", removeDependencyOnFailure=True)),
-    "the parent goes on": ([("parent", 1), ("child", 0)], job("fail", continueParentOnFailure=True)),
-    "the parent fails": ([("parent", 1), ("child", 0)], job("fail", failParentOnFailure=True)),
-    "the child has attempts left": ([("parent", 1), ("child", 0)], job("fail:1", attempts=2, backoff=20)),
-}
-
-
-@each_peer_of("bullmq")
-@pytest.mark.parametrize("name", FAMILIES)
-def test_waiting_jobs_that_get_children_leave_the_same_keys_as_with_a_node_worker(
-    pair: Pair, peer: Peer, name: str
-) -> None:
-    ids, child = FAMILIES[name]
-    for side in ("left", "right"):
-        queue, parent = f"{side}-{pair.prefix}", None
-        for job_id, priority in ids:
-            one = child if job_id == "child" else job("values")
-            family = {"parent": {"id": parent, "queue": f"{pair.prefix}:{queue}"}} if parent else {}
-            opts = {**one["opts"], **family, "jobId": job_id, "priority": priority}
-            pair.node.call("add", queue=queue, jobs=[{**one, "opts": opts}])
-            parent = job_id
-    pair.live(chunk_size=10)
-    assert "\n".join(pair.differences()) == ""
-
-
 @each_peer_of("bull", "bullmq")
 def test_a_job_that_stalls_twice_ends_as_in_node(pair: Pair, peer: Peer) -> None:
     """Its worker died: it is active without a lock. Node checks one queue for stalled jobs, we check the other."""

@@ -8,14 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import msgpack
 import pytest
 
-from spark_bull.core.dialects.encode.chunks import pack
-from spark_bull.core.dialects.encode.codec import encode, rows_of
 from spark_bull.core.dialects.fields import Raw
 from spark_bull.core.errors import OptionError, QueueBusy, ResultsLost, WaitTimeout
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Failed, Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch.add import add_chunk
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import commit, roll_forward
 from spark_bull.core.queue.dispatch.written import (
@@ -131,13 +128,6 @@ def test_the_jobs_of_a_new_queue_are_not_of_a_write_to_the_one_before(bench: Wor
         assert list(written_ids(handle, write_id)) == []
 
 
-def test_tasks_keep_the_ids_of_the_jobs_that_they_add(bench: WorkBench) -> None:
-    columns = encode(bench.handle.dialect, rows_of([NewJob({}, job_id="own"), NewJob({})]), {}, range(2))
-    add_chunk(bench.handle, "task", 0, 2, pack(columns), want_ids=False, write_id="w")
-    assert list(written_ids(bench.handle, "w")) == ["own", "2"]
-    assert 0 < bench.client.pttl(bench.handle.keys.kept_ids("w")) <= 30 * 86_400_000
-
-
 def test_jobs_that_are_gone_have_ended_as_their_events_tell_or_are_lost(bench: WorkBench) -> None:
     since_ms = bench.handle.connection.now_ms()
     write(bench, "w", [NewJob({"n": n}) for n in range(4)])
@@ -194,29 +184,6 @@ def test_jobs_that_are_gone_are_lost_if_no_event_tells_of_them(
     for job_id in ids[events == "ends" : 2]:
         with pytest.raises(ResultsLost, match="or their events were left out"):
             ends.of([job_id.encode()])
-
-
-def test_the_jobs_of_a_write_have_their_states_and_those_that_are_gone_have_none(bench: WorkBench) -> None:
-    bench.add(1)
-    write(bench, "w", [NewJob({"n": n}) for n in range(25)], keepsIds=1)
-    ids = list(written_ids(bench.handle, "w"))
-    bench.queue.remove(ids[7])
-    bench.work(completed(bench.claim(3), "7"))
-    found = {}
-    ends = WrittenEnds(bench.handle, 0, strict=False)
-    for number in range(3):
-        part = written_ids(bench.handle, "w", Slice(number, 3))
-        for chunk in read_written(bench.handle, part, (), ["returnvalue"], 10, ends):
-            values = chunk.column("returnvalue")
-            found |= {
-                job_id.decode(): (state, value)
-                for job_id, state, value in zip(chunk.ids, chunk.states, values, strict=True)
-            }
-    assert found.keys() == set(ids)
-    assert [found[job_id][0] for job_id in ids[:2]] == ["completed"] * 2
-    assert found[ids[0]][1] == b"7"
-    assert found[ids[7]] == (None, None)
-    assert found[ids[20]][0] == "wait"
 
 
 def test_one_can_wait_until_all_jobs_of_a_write_have_ended(bench: WorkBench) -> None:
