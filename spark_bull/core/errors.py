@@ -308,10 +308,7 @@ class RateLimitError(SparkBullError):
         self.group = group
 
     def rest(self) -> int:
-        """Returns the duration of the rate limit.
-
-        Returns:
-          The duration, ms.
+        """Returns the duration of the rate limit, ms.
 
         Raises:
           OptionError: if the attribute was changed to an invalid value.

@@ -187,11 +187,7 @@ class FlowNode:
     children: tuple[FlowNode, ...] = ()
 
     def walk(self) -> Iterator[FlowNode]:
-        """Iterates over this job and all below it, each before its children.
-
-        Returns:
-          The jobs.
-        """
+        """Iterates over this job and all below it, each before its children."""
         left = [self]
         while left:
             node = left.pop()

@@ -40,13 +40,9 @@ _SAFE: Final = "!*'()"
 
 def folder_of(prefix: str, queue: str) -> str:
     """The folder of the objects of a queue, below `offloadTo`."""
-    return "/".join(_segment(name) for name in (prefix, queue))
-
-
-def _segment(name: str) -> str:
-    """A name as one segment of a path, which is neither `.` nor `..`."""
-    quoted = quote(name, safe=_SAFE)
-    return quoted.replace(".", "%2E") if set(quoted) <= {"."} else quoted
+    quoted = [quote(name, safe=_SAFE) for name in (prefix, queue)]
+    # No segment of a path is `.` or `..`.
+    return "/".join(name.replace(".", "%2E") if set(name) <= {"."} else name for name in quoted)
 
 
 def store(text: str, root: str, folder: str, source: str) -> str:

@@ -171,7 +171,8 @@ class Adding(OpenQueue):
                 self.handle.dialect, levels, defaults, range(first_row, first_row + len(batch))
             )
             first_row += len(batch)
-            for chunk in trees.flow_chunks(self.handle, encoded, *self._chunk_limits, source):
+            most_jobs, most_bytes = self._options.chunk_size, self._options.chunk_bytes
+            for chunk in trees.flow_chunks(self.handle, encoded, most_jobs, most_bytes, source):
                 reply = trees.add_flow_chunk(self.handle, self.handle.sender, uuid4().hex, chunk)
                 for order, reason in reply.rejected:
                     raise rejection(encoded.label(order), reason.decode(), "other flows")
@@ -181,11 +182,6 @@ class Adding(OpenQueue):
             yield from trees.added_flows(levels, encoded.ids)
         if primaries:
             self._wait_for_replicas(primaries)
-
-    @property
-    def _chunk_limits(self) -> tuple[int, int]:
-        """The maximum number of jobs of a chunk, and its maximum bytes of payload."""
-        return self._options.chunk_size, self._options.chunk_bytes
 
     def _check_replicas(self) -> frozenset[str]:
         """Returns the primaries of Redis if replicas must have what is added. Raises NotReplicated."""
@@ -206,7 +202,7 @@ class Adding(OpenQueue):
         return added
 
     def _add(self, jobs: Iterable[NewJob], defaults: Mapping[str, Any]) -> Iterator[Added]:
-        builder = ChunkBuilder(*self._chunk_limits)
+        builder = ChunkBuilder(self._options.chunk_size, self._options.chunk_bytes)
         remaining, first_row, sent, source = iter(jobs), 0, 0, uuid4().hex
         while batch := list(islice(remaining, 10_000)):
             numbers = range(first_row, first_row + len(batch))

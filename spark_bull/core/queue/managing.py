@@ -135,9 +135,6 @@ class Managing(OpenQueue):
     def limits(self) -> QueueLimits:
         """Reads the limits of the queue over all its workers (BullMQ).
 
-        Returns:
-          The limits.
-
         Raises:
           DialectError: for a queue of Bull.
         """

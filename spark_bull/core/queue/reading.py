@@ -101,9 +101,6 @@ class Reading(OpenQueue):
             from the end.
           end: position of the last minute, included; -1 is the oldest one of all.
 
-        Returns:
-          The counters.
-
         Raises:
           OptionError: for another state.
           DialectError: for a queue of Bull 1 or 2, whose workers keep no metrics.
@@ -143,9 +140,6 @@ class Reading(OpenQueue):
           stop: position of the last job, included; -1 is the last one of all.
           name: only jobs of this name, among which positions count; the names of all jobs of the state are read.
           descending: whether the order is reversed, with the newest jobs first.
-
-        Returns:
-          The jobs.
 
         Raises:
           OptionError: for a state that does not exist.

@@ -103,8 +103,13 @@ class RetryingClient:
 
     def _find(self) -> None:
         """Finds the servers, and checks that they answer: a blocking command would not show that they do not."""
-        with _unless_done(WARN_AFTER_S, lambda: self._log_waiting("no answer")):
+        timer = threading.Timer(WARN_AFTER_S, self._log_waiting, ["no answer"])
+        timer.daemon = True
+        timer.start()
+        try:
             self._servers.find()
+        finally:
+            timer.cancel()
         self._reached, self._is_lost = True, False
 
     def _log_waiting(self, why: str) -> None:
@@ -144,18 +149,6 @@ class RetryingClient:
             ours = RedisUnavailable(str(ours))
         self._is_lost |= isinstance(ours, RedisUnavailable)
         return restated(ours, f"{ours} (on {_machine})") if _machine and isinstance(ours, ConnectionLost) else ours
-
-
-@contextmanager
-def _unless_done(within_s: float, do: Callable[[], None]) -> Iterator[None]:
-    """Calls `do` in another thread if the block takes longer than `within_s`."""
-    timer = threading.Timer(within_s, do)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 _clients: dict[tuple[int, RedisSettings], RetryingClient] = {}

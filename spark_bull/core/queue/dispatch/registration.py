@@ -47,14 +47,15 @@ def register(write_id: str, plans: Sequence[QueuePlan], identity: Identity | Non
         return True
     entries = [_entry(write_id, number, plan, identity) for number, plan in enumerate(plans, 1)]
     sites = [plan.handle.site for plan in plans]
-    if len(set(sites)) == 1 and sum(map(_keys, entries)) <= KEYS_PER_CALL:
+    if len(set(sites)) == 1 and sum(len(_touched(entry)) for entry in entries) <= KEYS_PER_CALL:
         answer = _send("register", plans, entries, identity, {"watermark_ttl_ms": WATERMARK_TTL_MS})
         return _is_registered(answer, write_id, plans)
     answer = _prepare(write_id, plans, entries, sites, identity)
     if answer[0] == b"prepared":
         answer = _confirm(write_id, plans, identity)
     if answer[0] != b"registered":
-        _discard(write_id, plans)
+        parts = [(plan.handle, [part.stage for part in plan.parts]) for plan in plans]
+        all_together(parts, lambda part: discard(part[0].connection, part[0].keys, write_id, part[1]))
     registered = _is_registered(answer, write_id, plans)
     if registered:
         open_prepared([plan.handle for plan in plans], write_id)
@@ -168,14 +169,6 @@ def _confirm(write_id: str, plans: Sequence[QueuePlan], identity: Identity | Non
     return answer
 
 
-def _discard(write_id: str, plans: Sequence[QueuePlan]) -> None:
-    """Deletes what was staged and prepared."""
-    all_together(
-        plans,
-        lambda plan: discard(plan.handle.connection, plan.handle.keys, write_id, [part.stage for part in plan.parts]),
-    )
-
-
 def _is_registered(answer: Sequence[Any], write_id: str, plans: Sequence[QueuePlan]) -> bool:
     """Whether the write is registered, and was not written before. Raises the error of any other answer."""
     if answer[0] == b"lost":
@@ -252,16 +245,12 @@ def _touched(entry: _Entry) -> list[str]:
     return [*own, *lengths, *(stage["key"] for stage in entry["stages"])]
 
 
-def _keys(entry: _Entry) -> int:
-    return len(_touched(entry))
-
-
 def _portions(entries: Sequence[_Entry]) -> Iterator[list[_Entry]]:
     """Cuts entries into portions of at most KEYS_PER_CALL keys."""
     portion: list[_Entry] = []
     room = KEYS_PER_CALL
     for entry in entries:
-        own = _keys(entry) - len(entry["stages"])
+        own = len(_touched(entry)) - len(entry["stages"])
         first = 0
         while first == 0 or first < len(entry["stages"]):
             if portion and room <= own:
