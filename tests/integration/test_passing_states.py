@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import BusyLoadingError, ResponseError, TryAgainError
 
-from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, Promoter, RedisUnavailable, ScriptError
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, RedisUnavailable, ScriptError
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.errors import TRANSIENT, code_of, translated
@@ -132,22 +131,6 @@ def test_a_blocked_command_is_retried_after_a_change_of_roles(own_redis: OwnRedi
         STATES["READONLY"].end(client)
         queue.add({})
         assert moved.result(120) == b"1"
-
-
-@pytest.mark.parametrize("code", ["NOREPLICAS", "READONLY"], indirect=True)
-def test_a_promoter_continues_after_the_state_has_passed(
-    server: EmbeddedRedis, client: Redis, code: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING, "spark_bull")
-    with BullQueue("q", url=server.url, protocol="bullmq") as queue:
-        for n in range(10):
-            queue.add({"n": n}, delay=1)
-        STATES[code].begin(client)
-        with Promoter(server.url, ["q"], protocol="bullmq", retry_ms=100) as promoter:
-            wait_until(lambda: heard(caplog, "promoter lost Redis, retrying"), "the promoter to be refused")
-            STATES[code].end(client)
-            wait_until(lambda: queue.counts()["wait"] == 10, "the jobs to be due")
-            assert promoter.running
 
 
 def test_an_unknown_host_is_not_retried() -> None:

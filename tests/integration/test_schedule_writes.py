@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull import BullQueue, ConnectionLost, OptionError
+from spark_bull import BullQueue, OptionError
 from spark_bull.core.queue.dispatch import roll_forward
 from spark_bull.core.queue.dispatch.write_records import Identity
 from tests.support.dump import Dump, difference, dump
@@ -80,26 +80,6 @@ def test_a_replayed_write_changes_nothing(
     assert public(client, prefix) == {}
     told = [record.levelname for record in caplog.records if "nothing changed" in record.getMessage()]
     assert told == (["WARNING"] * 2 if identified == "batch" else [])
-
-
-def test_a_commit_that_is_interrupted_is_finished_by_anyone(
-    queue: BullQueue, sink: StartSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write, commit = sink(), roll_forward.commit
-    write.task(rows(0, 250))
-
-    def failing(*args: Any, **named: Any) -> Any:
-        if args[2] >= 100:
-            raise ConnectionLost("cut")
-        return commit(*args, **named)
-
-    with monkeypatch.context() as broken:
-        broken.setattr(roll_forward, "commit", failing)
-        with pytest.raises(ConnectionLost, match="don't run this write again: it is registered as"):
-            write.commit()
-    assert len(queue.schedulers()) == 100
-    (record,) = queue.recover()
-    assert (record.added, len(queue.schedulers()), sum(queue.counts().values())) == (250, 250, 250)
 
 
 def test_an_id_that_comes_twice_in_a_write_is_refused(queue: BullQueue, sink: StartSink) -> None:
