@@ -24,16 +24,7 @@ from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import counting
-from spark_bull.core.queue.monitor.find import (
-    ConnectedWorker,
-    Ledger,
-    exists,
-    find_queues,
-    is_glob,
-    ledgers,
-    workers,
-    workers_of_spark,
-)
+from spark_bull.core.queue.monitor import find
 from spark_bull.core.store.round_trips import TOGETHER, RoundTrips, run_together
 from spark_bull.ops.web.access import queues_of_caller
 from spark_bull.ops.web.middleware import unescaped
@@ -127,11 +118,11 @@ class Queues:
 
     def _find(self) -> Iterator[str]:
         selected = self._settings.queues
-        if any(map(is_glob, selected)):
-            found = find_queues(self.connection, self._prefix)
+        if any(map(find.is_glob, selected)):
+            found = find.find_queues(self.connection, self._prefix)
             yield from (name for name in found if any(fnmatchcase(name, glob) for glob in selected))
         else:
-            yield from (name for name in set(selected) if exists(self.connection, QueueKeys(name, self._prefix)))
+            yield from (name for name in set(selected) if find.exists(self.connection, QueueKeys(name, self._prefix)))
 
     def open(self, name: str) -> BullQueue:
         """Opens a queue that may not exist. Raises Problem 404 for one that is not selected."""
@@ -167,7 +158,7 @@ class Queues:
     def existing(self, name: str) -> BullQueue:
         """Opens a queue. Raises Problem 404 if it does not exist."""
         queue = self.open(name)
-        if not exists(queue.handle.connection, queue.handle.keys):
+        if not find.exists(queue.handle.connection, queue.handle.keys):
             raise _no_such_queue(name)
         return queue
 
@@ -219,7 +210,7 @@ class Readers(NamedTuple):
     """The ids of the workers of Spark of a queue, and the ledgers of the queries that read its results."""
 
     workers: Sequence[str]
-    ledgers: Sequence[Ledger]
+    ledgers: Sequence[find.Ledger]
 
 
 class KnownReaders:
@@ -236,7 +227,7 @@ class KnownReaders:
             if queue.name not in self._found and len(self._found) >= _QUEUES:
                 del self._found[next(iter(self._found))]
             kept = self._found.setdefault(queue.name, Kept())
-        return kept.get(lambda: Readers(workers_of_spark(handle), ledgers(handle)))
+        return kept.get(lambda: Readers(find.workers_of_spark(handle), find.ledgers(handle)))
 
 
 def readers_of(request: Request) -> KnownReaders:
@@ -248,10 +239,10 @@ def readers_of(request: Request) -> KnownReaders:
 AllReaders = Annotated[KnownReaders, Depends(readers_of)]
 
 
-def connected_workers(handle: QueueHandle) -> list[ConnectedWorker] | None:
+def connected_workers(handle: QueueHandle) -> list[find.ConnectedWorker] | None:
     """The connected workers of a queue; None if the user of Redis may not see its connections."""
     try:
-        return workers(handle.connection, handle.keys)
+        return find.workers(handle.connection, handle.keys)
     except PermissionDenied as error:
         log.info("queue %s: connected workers are not known: %s", handle.keys.queue, error)
         return None

@@ -219,9 +219,12 @@ class Promoter(Service):
             moved, expired = moved + promoted.moved, expired + promoted.expired
             if promoted.next_due is not None:
                 pause = min(pause, max(0.0, (promoted.next_due - promoted.now) / 1000))
-        if moved or expired:
-            self.done = replace(self.done, promoted=self.done.promoted + moved, expired=self.done.expired + expired)
+        self._count(promoted=moved, expired=expired)
         return pause
+
+    def _count(self, **more: int) -> None:
+        """Adds to counters."""
+        self.done = replace(self.done, **{name: getattr(self.done, name) + count for name, count in more.items()})
 
     def _until_checks(self) -> float:
         """The time until the next check, s."""
@@ -238,18 +241,13 @@ class Promoter(Service):
         self._losses.run(handles)
         for handle, record in self._recovery.run(handles):
             log.warning("queue %s: recovered write %s, %d jobs", handle.keys.queue, record.id, record.done)
-            self.done = replace(self.done, recovered=self.done.recovered + 1)
-        guarded = self._guarding.run(handles)
-        self.done = replace(
-            self.done,
-            paused=self.done.paused + guarded["paused"],
-            resumed=self.done.resumed + guarded["resumed"],
-        )
+            self._count(recovered=1)
+        self._count(**self._guarding.run(handles))
         now = monotonic_s()
         if self._ageing is not None and now >= self._age_at:
             for handle in handles:
                 aged = self._damaged.attempt(handle.keys, "age jobs", partial(age_jobs, handle, self._ageing))
-                self.done = replace(self.done, aged=self.done.aged + (aged or 0))
+                self._count(aged=aged or 0)
             self._age_at = now + self._ageing.interval_s
         if not self._rescue:
             self._rescue_at = now + MAX_PAUSE_S
@@ -257,11 +255,7 @@ class Promoter(Service):
             for handle in handles:
                 rescue = partial(rescue_and_log, handle, self._check_ms, self._max_stalled)
                 if rescued := self._damaged.attempt(handle.keys, "rescue jobs", rescue):
-                    self.done = replace(
-                        self.done,
-                        rescued=self.done.rescued + len(rescued.stalled),
-                        failed=self.done.failed + len(rescued.failed),
-                    )
+                    self._count(rescued=len(rescued.stalled), failed=len(rescued.failed))
             self._rescue_at = now + self._check_ms / 1000
 
     def _watch(self, handles: Sequence[QueueHandle]) -> None:

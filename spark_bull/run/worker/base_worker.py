@@ -173,7 +173,7 @@ class BaseWorker:
           SparkBullError: if the worker does not run.
           ConnectionLost: if Redis cannot be reached.
         """
-        self._slots("pause").pause()
+        self._slots("pause").set_paused(True)
         self._state = "paused"
 
     def resume(self) -> None:
@@ -183,7 +183,7 @@ class BaseWorker:
           SparkBullError: if the worker does not run.
           ConnectionLost: if Redis cannot be reached.
         """
-        self._slots("resume").resume()
+        self._slots("resume").set_paused(False)
         self._state = "running"
 
     def cancel(self, job_id: str, reason: str | None = None, *, queue: str | None = None) -> None:

@@ -124,24 +124,14 @@ class SlotEngine(ABC):
         except SparkBullError as error:
             log.warning("worker %s: its slots may not have returned their jobs: %s", self._plan.worker, error)
 
-    def pause(self) -> None:
-        """Lets the slots claim no more jobs. Raises ConnectionLost, and SparkBullError if they are to stop."""
-        self._set_paused(True)
-
-    def resume(self) -> None:
-        """Lets the slots claim jobs again. Raises ConnectionLost, and SparkBullError if they are to stop."""
-        self._set_paused(False)
-
-    def _set_paused(self, is_paused: bool) -> None:
+    def set_paused(self, is_paused: bool) -> None:
+        """Lets the slots claim no jobs, or again. Raises ConnectionLost, and SparkBullError if they are to stop."""
         if self._stopping.is_set():
             raise SparkBullError("expected a worker that runs, this one is about to stop")
         with self._changing:
             self._is_paused = is_paused
             for group in self._groups:
-                if is_paused:
-                    group.pause()
-                else:
-                    group.resume()
+                group.set_paused(is_paused)
 
     def _request_stop(self) -> None:
         self._stopping.set()
@@ -178,7 +168,7 @@ class SlotEngine(ABC):
         """Starts the slots with these numbers, while `_changing` is held. Raises ConnectionLost."""
         group = self._new_group(self._plan_of(numbers), numbers)
         if self._is_paused:
-            group.pause()
+            group.set_paused(True)
         self._groups = [*self._groups, group]
         group.start()
 

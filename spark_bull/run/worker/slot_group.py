@@ -104,17 +104,14 @@ class SlotGroup(ABC):
         """Lets the slots return the jobs that they hold. Returns whether Redis could be reached."""
         return self._control.request("end")
 
-    def pause(self) -> None:
-        """Lets the slots claim no more jobs. Raises ConnectionLost."""
+    def set_paused(self, is_paused: bool) -> None:
+        """Lets the slots claim no jobs, or again. Raises ConnectionLost."""
         with self._pausing:
-            self._control.pause()
-            self._is_paused = True
-
-    def resume(self) -> None:
-        """Lets the slots claim jobs again. Raises ConnectionLost."""
-        with self._pausing:
-            self._control.resume()
-            self._is_paused = False
+            if is_paused:
+                self._control.pause()
+            else:
+                self._control.resume()
+            self._is_paused = is_paused
 
     def runs(self, report: Slot) -> bool:
         """Whether a report is from a slot of this group that runs now."""
