@@ -30,9 +30,11 @@ QUEUE_ROWS = StructType().add("n", IntegerType()).add("queue", StringType())
 @pytest.fixture
 def options(bench: WorkBench, redis_url: str) -> Callable[..., dict[str, str]]:
     def options(**given: Any) -> dict[str, str]:
+        """None leaves an option out."""
         base = {"url": redis_url, "prefix": bench.handle.keys.prefix, "queue": "q", "chunkSize": "2"}
-        given = {"onFinish": ON_FINISH, **given}
-        return base | {name: one if isinstance(one, str) else json.dumps(one) for name, one in given.items()}
+        given = {"onFinish": ON_FINISH, **base, **given}
+        texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in given.items()}
+        return {name: text for name, text in texts.items() if text != "null"}
 
     return options
 
@@ -137,10 +139,7 @@ def test_the_callback_of_a_write_without_rows_starts_at_once(
     written(options(delivery=delivery), ROWS, [])
     assert callback(report).state == "prioritized"
     report.obliterate(force=True)
-    without_queue = options(delivery=delivery, jobColumns="queue")
-    del without_queue["queue"]
-    sink = Sink(without_queue, QUEUE_ROWS)
-    sink.commit()
+    written(options(delivery=delivery, queue=None, jobColumns="queue"), QUEUE_ROWS)
     assert callback(report).state == "prioritized"
 
 
@@ -148,8 +147,7 @@ def test_the_callback_of_a_write_without_rows_starts_at_once(
 def test_one_callback_waits_for_the_jobs_of_all_queues(
     bench: WorkBench, options: Any, report: BullQueue, delivery: str
 ) -> None:
-    several = options(delivery=delivery, jobColumns="queue")
-    del several["queue"]
+    several = options(delivery=delivery, queue=None, jobColumns="queue")
     written(several, QUEUE_ROWS, [{"n": 0, "queue": "q"}, {"n": 1, "queue": "report"}], [{"n": 2, "queue": "q"}])
     assert report.counts()["waiting-children"] == 1
     other = WorkBench(report, bench.client, bench.twice)
@@ -290,10 +288,8 @@ def test_a_wrong_option_is_an_error_before_anything_is_written(bench: WorkBench,
     for given, message in WRONG:
         with pytest.raises(OptionError, match=message):
             Sink(options(**given), ROWS)
-    without = options(onFailure="fail")
-    del without["onFinish"]
     with pytest.raises(OptionError, match="expected `onFinish`, `sequenceBy` or a column `dependsOn` with `onFailure`"):
-        Sink(without, ROWS)
+        Sink(options(onFailure="fail", onFinish=None), ROWS)
     assert not list(bench.client.scan_iter(match=f"{bench.handle.keys.prefix}:*"))
 
 
@@ -302,16 +298,11 @@ def test_queues_of_bull_are_refused(bench: WorkBench, options: Any, redis_url: s
     """That of the write, and that of the callback."""
     with BullQueue(queue, url=redis_url, prefix=bench.handle.keys.prefix, protocol="bull") as bull:
         bull.add({})
-    with pytest.raises(
-        DialectError, match=r"expected no `onFinish` .*: jobs of bull have no children and no parents; .* of BullMQ"
-    ):
+    refused = "expected no `onFinish` .*: jobs of bull have no children and no parents; .* of BullMQ"
+    with pytest.raises(DialectError, match=refused):
         Sink(options(), ROWS)
-    several = options(jobColumns="queue", onFinish={"queue": "other"})
-    del several["queue"]
-    sink = Sink(several, QUEUE_ROWS)
-    with pytest.raises(
-        DialectError, match=r"expected no `onFinish` .*: jobs of bull have no children and no parents; .* of BullMQ"
-    ):
+    sink = Sink(options(queue=None, jobColumns="queue", onFinish={"queue": "other"}), QUEUE_ROWS)
+    with pytest.raises(DialectError, match=refused):
         sink.task([{"n": 0, "queue": queue}])
 
 

@@ -57,7 +57,6 @@ FLAVOURS = [Flavour("bull-1"), Flavour("bull"), Flavour("bullmq", "5"), Flavour(
 
 each_flavour = pytest.mark.parametrize("flavour", FLAVOURS, ids=str, indirect=True)
 each_dialect = pytest.mark.parametrize("flavour", [*FLAVOURS[:2], FLAVOURS[3]], ids=str, indirect=True)
-bullmq_5_and_6 = pytest.mark.parametrize("flavour", FLAVOURS[2:], ids=str, indirect=True)
 only_bull = pytest.mark.parametrize("flavour", [FLAVOURS[1]], ids=str, indirect=True)
 
 
@@ -115,9 +114,6 @@ class Bench:
                 found = sorted(self.client.smembers(self.key(state)))
         return [job_id.decode() for job_id in found]
 
-    def fields(self, job_id: str) -> dict[str, str]:
-        return {name.decode(): value.decode() for name, value in self.client.hgetall(self.key(job_id)).items()}
-
     def keys_of(self, job_id: str) -> set[str]:
         """All keys of a job, and the states that contain its id."""
         left = {name for name in self.public() if name == job_id or name.startswith(f"{job_id}:")}
@@ -127,14 +123,8 @@ class Bench:
         whole = dump(self.client, self.handle.keys.prefix, self.queue.name)
         return {name: key.value for name, key in whole.items() if not name.startswith(PRIVATE)}
 
-    def events(self) -> list[dict[str, str]]:
-        return [entry for _, entry in self.public().get("events", [])]
-
     def markers(self) -> list[tuple[str, float]]:
         return self.public().get("marker", [])
-
-    def event_names(self) -> list[str]:
-        return [entry["event"] for entry in self.events()]
 
 
 Make = Callable[..., Bench]
@@ -383,10 +373,6 @@ class Family:
         for child in ids:
             self.parents.client.hset(self.children.key(child), "parentKey", self.parents.key(self.parent))
             self.parents.client.sadd(self.parents.key(f"{self.parent}:dependencies"), self.children.key(child))
-
-    @property
-    def dependencies(self) -> list[str]:
-        return self.parents.public().get(f"{self.parent}:dependencies", [])
 
 
 @pytest.fixture(params=["one queue", "two queues"])

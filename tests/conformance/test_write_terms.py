@@ -43,9 +43,6 @@ def dialect(request: pytest.FixtureRequest) -> str:
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, indirect=True)
 
 
-not_bull_1 = pytest.mark.parametrize("dialect", ["bull", "bullmq"], indirect=True)
-
-
 @pytest.fixture
 def opened(dialect: str, twice: bool, open_queue: Callable[..., BullQueue]) -> Open:
     """Opens the queue with further arguments."""
