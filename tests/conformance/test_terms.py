@@ -200,21 +200,13 @@ def test_a_job_that_has_failed_does_not_expire_when_it_is_retried(bench: WorkBen
 
 
 @not_bull_1
-def test_a_job_that_takes_the_id_of_an_earlier_one_does_not_expire_with_it(bench: WorkBench) -> None:
+def test_a_job_does_not_expire_with_an_earlier_one_or_a_duplicate_of_its_id(bench: WorkBench) -> None:
     bench.add(1, job_id="a", expire_after_ms=HOUR_MS)
     bench.queue.remove("a")
-    bench.add(1, job_id="a")
-    bench.client.zadd(bench.key("expiry"), {"a": PAST}, xx=True)
-    expire_all(bench)
-    assert [job.deferred_failure for job in bench.claim().jobs] == [None]
-
-
-def test_a_duplicate_does_not_change_when_a_job_expires(bench: WorkBench) -> None:
-    if bench.queue.protocol == "bull-1":
-        pytest.skip("the oldest release has no custom ids")
-    bench.add(1, job_id="a")
-    bench.add(1, job_id="a", expire_at=PAST)
-    expire_all(bench)
+    for term in ({}, {"expire_at": PAST}):
+        bench.add(1, job_id="a", **term)
+        bench.client.zadd(bench.key("expiry"), {"a": PAST}, xx=True)
+        expire_all(bench)
     assert [job.deferred_failure for job in bench.claim().jobs] == [None]
 
 
