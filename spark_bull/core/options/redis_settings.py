@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from spark_bull.core.errors import ENCODABLE, OptionError, expected, is_encodable
+from spark_bull.core.errors import ENCODABLE, OptionError, expected
 from spark_bull.core.options.values import AddressPairs, addresses
 
 _SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
@@ -140,8 +140,10 @@ class RedisSettings:
 
     def __post_init__(self) -> None:
         check_url(self.url)
-        if not is_encodable(self.password or ""):
-            raise OptionError(f"expected `password` to be {ENCODABLE}, got another one, which is not shown")
+        try:
+            (self.password or "").encode()
+        except UnicodeEncodeError:
+            raise OptionError(f"expected `password` to be {ENCODABLE}, got another one, which is not shown") from None
         object.__setattr__(self, "where", without_secrets(self.url))
 
 
