@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from spark_bull import BullQueue, Promoter
 from tests.support.forked_programs import was_killed, work_and_die
@@ -62,22 +61,23 @@ def let_wait(queue: BullQueue) -> None:
 
 
 @pytest.mark.parametrize(("call", "when"), [(1, "after"), (2, "before"), (2, "after"), (4, "before")])
-@pytest.mark.parametrize("protocol", ["bull", "bullmq"])
-def test_a_killed_worker_loses_no_scheduler(redis_url: str, prefix: str, protocol: str, call: int, when: str) -> None:
+@pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
+def test_a_killed_worker_loses_no_scheduler(
+    queue: BullQueue, redis_url: str, prefix: str, call: int, when: str
+) -> None:
     """After its first call jobs are claimed, but their job schedulers have not advanced."""
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
-        let_wait(queue)
-        assert was_killed(work_and_die, redis_url, prefix, protocol, call, when)
-        assert_all_go_on(queue, our_worker(queue))
+    let_wait(queue)
+    assert was_killed(work_and_die, redis_url, prefix, queue.protocol, call, when)
+    assert_all_go_on(queue, our_worker(queue))
 
 
 @each_peer_of("bull", "bullmq")
 def test_node_continues_the_schedulers_of_a_killed_worker(
-    redis_url: str, prefix: str, client: Redis, node: Callable[..., NodePeer], peer: Peer
+    redis_url: str, prefix: str, open_queue: Callable[..., BullQueue], node: Callable[..., NodePeer], peer: Peer
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        let_wait(queue)
-        assert was_killed(work_and_die, redis_url, prefix, peer.dialect, 1, "after")
-        assert queue.counts()["active"] == 7
-        assert queue.page("delayed") == []
-        assert_all_go_on(queue, node_worker(queue, node(peer.alias, prefix=prefix)))
+    queue = open_queue(protocol=peer.dialect)
+    let_wait(queue)
+    assert was_killed(work_and_die, redis_url, prefix, peer.dialect, 1, "after")
+    assert queue.counts()["active"] == 7
+    assert queue.page("delayed") == []
+    assert_all_go_on(queue, node_worker(queue, node(peer.alias, prefix=prefix)))

@@ -143,28 +143,23 @@ def pass_time(client: Redis, queue: BullQueue, ids: list[str], ms: int) -> None:
 
 
 def test_a_batch_of_a_killed_query_is_settled_though_its_locks_end_soon(
-    client: Redis, redis_url: str, prefix: str
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str
 ) -> None:
-    protocol = "bullmq"
     options = {"readerId": "reader", "lockMs": HOUR_MS}
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
-        ids = queue.add_many(NewJob({}) for _ in range(JOBS)).ids
-        command = [sys.executable, "-c", KILLED_QUERY, redis_url, prefix, protocol, json.dumps(options)]
-        killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        pass_time(client, queue, ids, HOUR_MS - SOON_MS)
-        query = ClaimingQuery(queue, **options)
-        query.start, query.end = json.loads(killed.stdout)
-        rows = query.restart()
-        pass_time(client, queue, ids, SOON_MS)
-        assert query.settle(*(row | {"returnvalue": "1"} for row in rows)) == {"completed": JOBS}
-        assert queue.counts()["active"] == 0
+    ids = queue.add_many(NewJob({}) for _ in range(JOBS)).ids
+    command = [sys.executable, "-c", KILLED_QUERY, redis_url, prefix, queue.protocol, json.dumps(options)]
+    killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    pass_time(client, queue, ids, HOUR_MS - SOON_MS)
+    query = ClaimingQuery(queue, **options)
+    query.start, query.end = json.loads(killed.stdout)
+    rows = query.restart()
+    pass_time(client, queue, ids, SOON_MS)
+    assert query.settle(*(row | {"returnvalue": "1"} for row in rows)) == {"completed": JOBS}
+    assert queue.counts()["active"] == 0
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3))])
-@pytest.mark.parametrize("protocol", ["bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest)])
-def test_tasks_that_run_again_settle_each_claim_once(
-    client: Redis, redis_url: str, prefix: str, protocol: str, seed: int
-) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
-        Trial(queue, client, seed).run()
+@pytest.mark.parametrize("queue", ["bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest)], indirect=True)
+def test_tasks_that_run_again_settle_each_claim_once(queue: BullQueue, client: Redis, seed: int) -> None:
+    Trial(queue, client, seed).run()
