@@ -137,6 +137,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             "core/queue/handle/job_fields",
             "core/queue/collect/result_ledger",
+            "core/queue/collect/result_rows",
             "core/queue/jobs/objects",
             "run/services/queue_collector",
             "core/store/round_trips:StreamReader",

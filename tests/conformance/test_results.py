@@ -12,7 +12,8 @@ from redis import Redis
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.collect.result_ledger import ResultChunk, ResultLedger
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.core.queue.collect.result_rows import ResultChunk
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE
 from spark_bull.core.queue.handle.job_fields import FIRST, MAX_BYTES
 from spark_bull.core.queue.handle.report import add_log

@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from spark_bull.core.dialects.events import ENDS
 from spark_bull.core.model.outcomes import Keep
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.collect.result_ledger import STATES, ResultLedger
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.collect.verbs import EVERYTHING, Horizon
 from tests.support.wait import wait_until
 from tests.support.work_bench import AT_ONCE, Entry, Finisher, discover_all, entries
@@ -27,9 +28,9 @@ LOOKBACK_MS = 100
 #: A little less than the tolerated delay: see `_stamp_uniquely`.
 OFFSETS = st.integers(20 - LOOKBACK_MS, LOOKBACK_MS)
 OPERATIONS = st.one_of(
-    st.tuples(st.just("finish"), st.sampled_from(STATES), OFFSETS),
-    st.tuples(st.just("finish"), st.sampled_from(STATES), OFFSETS),
-    st.tuples(st.just("finish_and_go"), st.sampled_from(STATES)),
+    st.tuples(st.just("finish"), st.sampled_from(ENDS), OFFSETS),
+    st.tuples(st.just("finish"), st.sampled_from(ENDS), OFFSETS),
+    st.tuples(st.just("finish_and_go"), st.sampled_from(ENDS)),
     st.tuples(st.just("retry"), st.integers(0, 99)),
     st.tuples(st.just("remove"), st.integers(0, 99)),
     st.tuples(st.just("discover"), st.sampled_from([1, 3, 50])),

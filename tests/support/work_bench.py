@@ -16,7 +16,8 @@ from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Claim, Failed, Keep, Outcomes
 from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.collect.result_ledger import LOOKED_AT, ResultChunk, ResultLedger
+from spark_bull.core.queue.collect.result_ledger import LOOKED_AT, ResultLedger
+from spark_bull.core.queue.collect.result_rows import ResultChunk
 from spark_bull.core.queue.collect.verbs import EVERYTHING, DiscoverResult, Horizon
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.handle.walk import Slice

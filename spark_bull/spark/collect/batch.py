@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from spark_bull.core.dialects.fields import FIELDS
 from spark_bull.core.errors import ResultsLost
-from spark_bull.core.queue.collect.result_ledger import ResultChunk
+from spark_bull.core.queue.collect.result_rows import ResultChunk
 from spark_bull.core.queue.handle.job_fields import raw_column
 from spark_bull.spark.json.job_columns import batches_of, raw_batch
 

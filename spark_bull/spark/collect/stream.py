@@ -16,13 +16,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from spark_bull.core.dialects.events import ENDS
 from spark_bull.core.dialects.fields import fields_of
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, ResultsLost
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.options.values import LATEST
-from spark_bull.core.queue.collect.result_ledger import STATES, ResultChunk, ResultLedger
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.core.queue.collect.result_rows import ResultChunk
 from spark_bull.core.queue.collect.verbs import Horizon
 from spark_bull.core.queue.dispatch.written import WrittenIds, find_written
 from spark_bull.core.queue.handle.handle import open_handle
@@ -66,9 +68,9 @@ def collect_options(raw: Mapping[str, str]) -> CollectOptions:
     if not options.queue:
         raise OptionError(QUEUE_REQUIRED)
     for state in options.states:
-        if state not in STATES:
+        if state not in ENDS:
             raise OptionError(
-                f"expected `states` of a stream to be some of {', '.join(STATES)}, got: {state!r}; use "
+                f"expected `states` of a stream to be some of {', '.join(ENDS)}, got: {state!r}; use "
                 'spark.read.format("bull") for jobs in other states'
             )
     for name in TYPED_COLUMNS.values():

@@ -2,155 +2,27 @@
 
 The Node libraries write finish times by the clock of the worker, trim their events, and may delete a finished job at
 once. Scripts (core/lua/*/discover.lua) find each finish once and number it; a position is the number of earlier ones.
-
-An entry is the finish of a job; `core/lua/lib/results.lua` describes its format. Entries are read with their jobs, as
-columns. What happened to a job later is not shown: the time and, if the entry has it, the value come from the entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import compress
 from typing import Any, Final, NamedTuple
 
-import msgpack
-
-from spark_bull.core.dialects.fields import Raw, text_of
+from spark_bull.core.dialects.events import ENDS
+from spark_bull.core.dialects.fields import text_of
 from spark_bull.core.queue.collect import verbs
-from spark_bull.core.queue.collect.verbs import EVERYTHING, RESULTS_TTL_MS, DiscoverResult, DiscoverSettings, Horizon
+from spark_bull.core.queue.collect.result_rows import ResultRows
+from spark_bull.core.queue.collect.verbs import EVERYTHING, RESULTS_TTL_MS, DiscoverResult, Horizon
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.core.queue.handle.job_fields import Columns, JobFields, opened_columns
 from spark_bull.core.queue.jobs.objects import deleting_objects
-
-_STATES: Final = {b"c": b"completed", b"f": b"failed"}
-#: The field of a job's value, by its state.
-_VALUE_FIELD: Final = {b"completed": "returnvalue", b"failed": "failedReason"}
-
-
-class Entries(NamedTuple):
-    """Some entries, as columns. Values: returnvalue or failedReason, if kept; gone: whether the job was when found."""
-
-    states: Sequence[bytes]
-    ids: Sequence[bytes]
-    times: Sequence[bytes]
-    values: Sequence[Raw]
-    gone: Sequence[bool]
-
-
-class ResultChunk(NamedTuple):
-    """Some entries and their jobs. `columns`: raw values by name, one per row.
-
-    Besides the hash fields there are `id`, `state`, and in `there` whether the job existed when it was read. It was
-    there, gone (when it was found), or missing (it was removed later).
-    """
-
-    rows: int
-    columns: Columns
-
-    def only(self, has: Callable[[bytes], bool]) -> ResultChunk:
-        """The entries of jobs with such ids."""
-        chosen = [job_id is not None and has(job_id) for job_id in self.columns["id"]]
-        return ResultChunk(sum(chosen), {name: [*compress(column, chosen)] for name, column in self.columns.items()})
-
-
-class ResultRows:
-    """Reads the entries of a ledger with the fields `names` of their jobs, at most `most` entries per call.
-
-    ledger, track: the keys of the ledger.
-    """
-
-    def __init__(self, handle: QueueHandle, ledger: str, track: str, names: Sequence[str], most: int) -> None:
-        self._handle, self._connection = handle, handle.connection
-        self._ledger, self._track = ledger, track
-        self._fields = JobFields(handle, ["finishedOn", *names], most)
-        #: Position of the first entry, as far as known.
-        self._base = 0
-
-    def read(self, start: int, stop: int) -> tuple[int, ResultChunk]:
-        """The entries start..stop, the last one excluded, with fields of their jobs; fewer if these are large.
-
-        Returns the position after them; no rows, and another position than `start`, when they have been removed.
-        """
-        position, chunk = self._stored(start, stop)
-        if not chunk.rows:
-            return position, chunk
-        return position, ResultChunk(chunk.rows, opened_columns(self._handle, chunk.columns["id"], chunk.columns))
-
-    def sizes(self, start: int, stop: int) -> tuple[int, list[int]]:
-        """The sizes of the jobs that `read` returns, bytes: of their ids and fields as Redis has them."""
-        position, chunk = self._stored(start, stop)
-        values = [column for name, column in chunk.columns.items() if name not in ("state", "there")]
-        return position, [sum(len(value) for value in row if value) for row in zip(*values, strict=True)]
-
-    def _stored(self, start: int, stop: int) -> tuple[int, ResultChunk]:
-        position, found = self._entries(start, min(stop, start + self._fields.window))
-        if not found:
-            return position, ResultChunk(0, {})
-        entries = Entries(*zip(*map(_parsed, found), strict=True))
-        columns, _, _ = self._fields.read(entries.ids)
-        chunk = _result_chunk(entries, columns, self._fields.are_jobs(entries.ids, columns))
-        return position + len(found), chunk
-
-    def _entries(self, start: int, stop: int) -> tuple[int, list[bytes]]:
-        """The position of the first entry, and the entries."""
-        while True:
-            first = max(0, start - self._base)
-            base_before, entries, base_after = self._connection.pipeline(
-                [
-                    ("HGET", self._track, "base"),
-                    ("LRANGE", self._ledger, first, max(first, stop - self._base - 1)),
-                    ("HGET", self._track, "base"),
-                ],
-                raw=True,
-            )
-            base = start if base_after is None else int(base_after)
-            if base_before == base_after and base == self._base:
-                return (start, entries) if start >= base else (base, [])
-            # The positions of the list have moved, or were not known.
-            self._base = base
-
-
-def _parsed(entry: bytes) -> tuple[bytes, bytes, bytes, Raw, bool]:
-    """A value of each column of Entries."""
-    state = _STATES.get(entry[:1])
-    if state is not None:
-        head, _, job_id = entry.partition(b":")
-        return state, job_id, head[1:], None, False
-    job_id, time, value, gone = msgpack.unpackb(entry[1:], raw=True)
-    return _STATES[entry[:1].lower()], job_id, time, None if value is False else value, gone == 1
-
-
-def _result_chunk(entries: Entries, columns: Columns, exist: Sequence[bool]) -> ResultChunk:
-    """The entries with the fields of their jobs, `finishedOn` among them. exist: whether each of these exists."""
-    for place, (time, finished) in enumerate(zip(entries.times, columns["finishedOn"], strict=True)):
-        if finished != time and time:
-            _restore(entries, columns, place)
-    there: list[Any] = [
-        b"there" if exists else b"gone" if gone else b"missing"
-        for exists, gone in zip(exist, entries.gone, strict=True)
-    ]
-    return ResultChunk(len(exist), {**columns, "id": [*entries.ids], "state": [*entries.states], "there": there})
-
-
-def _restore(entries: Entries, columns: Columns, place: int) -> None:
-    """Gives the values of the entry to a job that was retried or removed since."""
-    finished = columns["finishedOn"]
-    for state, name in _VALUE_FIELD.items():
-        values = columns.get(name)
-        if values is not None and state != entries.states[place]:
-            values[place] = None
-        elif values is not None and (finished[place] is not None or values[place] is None):
-            values[place] = entries.values[place]
-    finished[place] = entries.times[place]
-
 
 #: Events or jobs that one call examines.
 LOOKED_AT: Final = 500
 #: Number of slices of the look-back window.
 SLICES: Final = 60
-STATES: Final = ("completed", "failed")
 #: Keys of the states of jobs that have not ended.
 UNFINISHED: Final = ("wait", "paused", "active", "delayed", "prioritized", "waiting_children")
 
@@ -170,7 +42,7 @@ class ResultLedger:
 
     handle: QueueHandle
     reader: str
-    states: tuple[str, ...] = STATES
+    states: tuple[str, ...] = ENDS
     lookback_ms: int = 60_000
     owner: str = field(default="", compare=False)
 
@@ -184,7 +56,7 @@ class ResultLedger:
 
     def _script(self, name: str, args: Mapping[str, Any]) -> Any:
         keys = self.handle.keys
-        own = {name: keys[name] for name in ("id", "deleted", "events", *UNFINISHED, *STATES)}
+        own = {name: keys[name] for name in ("id", "deleted", "events", *UNFINISHED, *ENDS)}
         return self.handle.connection.script(f"results/{name}", {**self._keys, **own}, {"base": keys.base, **args})
 
     def start(self) -> int | None:
@@ -240,17 +112,20 @@ class ResultLedger:
         are unaccounted for again. events_only: leaves the sets of finished jobs to a later call. known_end: position
         after the last entry that was found so far.
         """
-        settings = DiscoverSettings(
-            self.owner,
-            self.states,
-            self.lookback_ms,
-            self._slice_ms,
-            accept_recreated=accept_recreated,
-            strict=strict,
-            events_only=events_only,
+        return verbs.discover(
+            self.handle,
+            self._keys,
+            horizon,
+            owner=self.owner,
+            states=self.states,
+            lookback_ms=self.lookback_ms,
+            slice_ms=self._slice_ms,
+            accept_recreated=int(accept_recreated),
+            strict=int(strict),
+            events_only=int(events_only),
             known_end=known_end,
+            most=most,
         )
-        return verbs.discover(self.handle, self._keys, settings, horizon, most=most)
 
     def horizon(self) -> Horizon:
         """The bounds within which all jobs finished by now are found. SETs have none: they are scanned whole."""

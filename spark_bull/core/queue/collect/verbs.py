@@ -24,24 +24,6 @@ class Horizon(NamedTuple):
 EVERYTHING: Final = Horizon()
 
 
-class DiscoverSettings(NamedTuple):
-    """How a query searches. `owner`: the query; `states`: the states of the jobs that it wants.
-
-    accept_recreated: continues with a queue that has been deleted since. strict: the next call reports jobs that are
-    unaccounted for again. events_only: leaves the sets of finished jobs to a later call. slice_ms: the look-back
-    window is checked in slices of this size. known_end: position after the last entry that the query knows.
-    """
-
-    owner: str
-    states: tuple[str, ...]
-    lookback_ms: int
-    slice_ms: int
-    accept_recreated: bool = False
-    strict: bool = False
-    events_only: bool = False
-    known_end: int = 0
-
-
 class Remaining(IntEnum):
     """What a call of `discover` leaves to the next one. EVENTS includes jobs."""
 
@@ -76,20 +58,15 @@ RESULTS_TTL_MS: Final = 7 * 86_400_000
 
 
 def discover(
-    handle: QueueHandle, ledger: dict[str, str], settings: DiscoverSettings, horizon: Horizon, *, most: int
+    handle: QueueHandle, ledger: dict[str, str], horizon: Horizon, *, states: tuple[str, ...], **settings: int | str
 ) -> DiscoverResult:
-    """Finds finished jobs within a horizon and appends them to a ledger; examines about `most` events and jobs.
+    """Finds finished jobs within a horizon and appends them to a ledger.
 
-    ledger: the keys of the ledger.
+    ledger: the keys of the ledger. states: the states of the jobs that are wanted. settings: the other arguments of the
+    script; the look-back window is checked in slices of `slice_ms`.
     """
-    args: dict[str, Any] = {
-        **settings._asdict(),
-        "most": most,
-        "ttl_ms": RESULTS_TTL_MS,
-        **{f"until_{name}": bound for name, bound in horizon._asdict().items()},
-    }
-    for name in ("accept_recreated", "strict", "events_only"):
-        args[name] = int(args[name])
+    bounds = {f"until_{name}": bound for name, bound in horizon._asdict().items()}
+    args: dict[str, Any] = {"states": states, "ttl_ms": RESULTS_TTL_MS, **settings, **bounds}
     state, *rest = handle.run("discover", args, **ledger)
     if state == b"ok":
         end, remaining, *of_events = rest
