@@ -23,7 +23,7 @@ from spark_bull.core.queue.jobs.read import read_ids, read_jobs
 from spark_bull.core.queue.work.claim import read_chunk
 from spark_bull.core.store import server as store_server
 from spark_bull.ops.cli.doctor.queues import leftovers
-from spark_bull.spark.collect.stream import check_servers
+from spark_bull.run.services.collector import check_servers
 from spark_bull.spark.staging.plan import check_write
 from tests.conformance.damages import NO_PAYLOAD
 from tests.support.wait import wait_until

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql.types import DataType, StringType, StructField, StructType, VariantType, VariantVal
 from redis import Redis
 
-from spark_bull.core.dialects.fields import fields_of
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
@@ -20,9 +19,9 @@ from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.well_formed import well_formed_json
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.spark.collect.batch import result_batches
+from spark_bull.spark.collect.stream import ResultRange, result_reader
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
-from spark_bull.spark.platform.arrow import to_arrow_schema, to_arrow_type
+from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.work.claim_batch import frame_table
 from spark_bull.spark.work.udf_runner import UdfRunner
@@ -62,10 +61,13 @@ def queue(
         yield queue
 
 
-def read(queue: BullQueue, schema: StructType | None = None, view: str = "jobs") -> list[dict[str, Any]]:
+def options_of(queue: BullQueue) -> dict[str, str]:
     keys, settings = queue.handle.keys, queue.handle.connection.settings
-    options = {"url": str(settings.url), "prefix": keys.prefix, "queue": "q", "protocol": queue.protocol, "view": view}
-    batches = batch_reader(options, schema or SCHEMAS[view]).read(OpenSlice(Slice()))
+    return {"url": str(settings.url), "prefix": keys.prefix, "queue": "q", "protocol": queue.protocol}
+
+
+def read(queue: BullQueue, schema: StructType | None = None, view: str = "jobs") -> list[dict[str, Any]]:
+    batches = batch_reader(options_of(queue) | {"view": view}, schema or SCHEMAS[view]).read(OpenSlice(Slice()))
     return sorted(pa.Table.from_batches(batches).to_pylist(), key=lambda row: str(row["id"]))
 
 
@@ -98,9 +100,8 @@ def test_batches_collects_views_and_objects_show_the_texts(queue: BullQueue, cli
     ledger = ResultLedger(queue.handle, "reader", owner="me")
     ledger.open("earliest", create=True)
     discover_all(ledger)
-    schema, columns = to_arrow_schema(SCHEMAS["jobs"]), SCHEMAS["jobs"].names
-    chunks = ledger.rows(fields_of(columns), 100).read(0, 2)
-    check(pa.Table.from_batches(result_batches("q", [chunks[1]], columns, schema, strict=True)).to_pylist())
+    reader = result_reader(options_of(queue), SCHEMAS["jobs"])
+    check(pa.Table.from_batches(reader.read(ResultRange("q", "reader", 0, 2))).to_pylist())
     failed = queue.job("2")
     assert failed.stacktrace[0].startswith(f"Error: {SHOWN}\n")
     # Python holds what Node has stored.

@@ -154,7 +154,8 @@ def _local_worker(
 
 
 def _collect(args: Namespace) -> Output:
-    from spark_bull.spark.collect.stream import check_servers, collect_options
+    from spark_bull.run.services.collector import check_servers
+    from spark_bull.spark.collect.stream import collect_options
     from spark_bull.spark.programs.commands import Table, collect
 
     table = Table(args.output, args.format, args.checkpoint)

@@ -26,9 +26,10 @@ from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.collect.verbs import EVERYTHING, Horizon
-from spark_bull.core.queue.handle.handle import QueueHandle, handle_of
+from spark_bull.core.queue.dispatch.written import find_written
+from spark_bull.core.queue.handle.handle import QueueHandle, handle_of, open_handle
 from spark_bull.core.queue.monitor.find import is_glob, select_queues, warn_of_missing
-from spark_bull.core.queue.shards.layout import Spread, given_queues
+from spark_bull.core.queue.shards.layout import Spread, given_queues, selection_of
 from spark_bull.core.store.connection import Connection
 from spark_bull.run.claims.waits import DamagedQueues
 from spark_bull.run.services.admission import Admission
@@ -96,6 +97,17 @@ T = TypeVar("T")
 REFRESH_S: Final = 15.0
 #: A batch begins when this number of jobs is discovered: the others are discovered while it is worked on.
 ENOUGH_JOBS: Final = 50_000
+
+
+def check_servers(options: CollectOptions) -> None:
+    """Checks that the Redis of these options can be used, and knows the write that they name.
+
+    Raises OptionError, DialectError or ConnectionLost.
+    """
+    named = [queue for queue in selection_of(options) if not is_glob(queue)]
+    Connection(options.redis).check(options.prefix, named, write=True)
+    if options.write_id is not None:
+        find_written([open_handle(options, queue) for queue in named], options.write_id)
 
 
 class Collector:

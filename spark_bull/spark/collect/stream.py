@@ -2,38 +2,27 @@
 
 latestOffset() runs in one process that lives as long as the query. It discovers finished jobs and numbers them in a
 ledger in Redis. An offset is the number of results taken per queue, so a repeated batch has the same jobs, also after a
-restart. read() runs in tasks and reads the jobs.
+restart. read() runs in tasks, which read the jobs. A third process creates a reader only to send it to the tasks. So
+what needs redis-py is imported where it is used, and a reader checks its servers with its first offset.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from spark_bull.core.dialects.events import ENDS
-from spark_bull.core.dialects.fields import fields_of
 from spark_bull.core.error_text import short_errors
-from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, ResultsLost
+from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.options.values import LATEST
-from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.core.queue.collect.result_rows import ResultChunk
-from spark_bull.core.queue.collect.verbs import Horizon
-from spark_bull.core.queue.dispatch.written import WrittenIds, find_written
-from spark_bull.core.queue.handle.handle import open_handle
-from spark_bull.core.queue.monitor.find import is_glob
-from spark_bull.core.queue.shards.layout import selection_of
-from spark_bull.core.store.connection import Connection
-from spark_bull.run.services.collector import Collector
 from spark_bull.spark.json.types import INFER, TYPED_COLUMNS, is_inferred
-from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.datasource import (
     FirstBatch,
     LimitedReader,
@@ -43,6 +32,12 @@ from spark_bull.spark.platform.datasource import (
     read_offset,
 )
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_bull.core.queue.collect.verbs import Horizon
+    from spark_bull.run.services.collector import Collector
 
 log = logging.getLogger("spark_bull")
 
@@ -88,24 +83,9 @@ def collect_options(raw: Mapping[str, str]) -> CollectOptions:
     return options
 
 
-def check_servers(options: CollectOptions) -> list[str]:
-    """Checks that the Redis of these options can be used; returns the queues in them that are named by no glob.
-
-    Raises OptionError or ConnectionLost.
-    """
-    named = [queue for queue in selection_of(options) if not is_glob(queue)]
-    Connection(options.redis).check(options.prefix, named, write=True)
-    return named
-
-
 def result_reader(raw: Mapping[str, str], schema: StructType) -> ResultReader:
-    """Creates the reader of `readStream.format("bull")`. Raises OptionError, DialectError or ConnectionLost."""
-    options = collect_options(raw)
-    columns = columns_of(schema, "jobs")
-    named = check_servers(options)
-    if options.write_id is not None:
-        find_written([open_handle(options, queue) for queue in named], options.write_id)
-    return ResultReader(options, schema, tuple(columns))
+    """Creates the reader of `readStream.format("bull")`. Raises OptionError."""
+    return ResultReader(collect_options(raw), schema, tuple(columns_of(schema, "jobs")))
 
 
 @short_errors
@@ -120,6 +100,7 @@ class ResultReader(LimitedReader):
         self._columns = columns
         self._reader = options.reader_id or uuid4().hex[:16]
         self._horizons: dict[str, Horizon] | None = None
+        self._is_checked = False
         self._current: Collector | None = None
 
     def _read(self, offset: Mapping[str, Any]) -> tuple[dict[str, int], str]:
@@ -131,8 +112,14 @@ class ResultReader(LimitedReader):
         return queues, reader
 
     def _collector(self, reader: str) -> Collector:
+        """Checks the servers first. Raises OptionError, DialectError or ConnectionLost if they cannot be used."""
         # After a restart, offsets have the reader of the checkpoint.
         if self._current is None or self._reader != reader:
+            from spark_bull.run.services.collector import Collector, check_servers
+
+            if not self._is_checked:
+                check_servers(self._options)
+                self._is_checked = True
             self._current = Collector(self._options, reader, self._horizons, self._columns)
             self._reader = reader
         return self._current
@@ -174,31 +161,16 @@ class ResultReader(LimitedReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Imports Arrow's functions, which only tasks need.
+        # Imported before begin_task(), which excludes what is loaded from collections of garbage.
+        from spark_bull.core.queue.collect.result_ledger import ResultLedger
+        from spark_bull.core.queue.handle.handle import open_handle
         from spark_bull.spark.collect.batch import result_batches
 
         assert isinstance(partition, ResultRange)
         begin_task()
-        schema, strict = to_arrow_schema(self._schema), self._options.fail_on_data_loss
-        chunks = self._chunks(partition, fields_of(self._columns))
-        if self._options.write_id is not None:
-            ids = WrittenIds(open_handle(self._options, partition.queue), self._options.write_id)
-            chunks = (chunk.only(ids.has) for chunk in chunks)
-        yield from result_batches(partition.queue, chunks, self._columns, schema, strict=strict)
-
-    def _chunks(self, partition: ResultRange, fields: list[str]) -> Iterator[ResultChunk]:
-        rows = ResultLedger(open_handle(self._options, partition.queue), partition.reader).rows(
-            fields, self._options.chunk_size
-        )
-        position = partition.start
-        while position < partition.stop:
-            behind, chunk = rows.read(position, partition.stop)
-            if chunk.rows:
-                yield chunk
-            else:
-                behind = partition.stop if behind <= position else min(behind, partition.stop)
-                _entries_lost(partition, position, behind, strict=self._options.fail_on_data_loss)
-            position = behind
+        ledger = ResultLedger(open_handle(self._options, partition.queue), partition.reader)
+        span = range(partition.start, partition.stop)
+        yield from result_batches(ledger, span, self._options, self._columns, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
         taken, reader = self._read(end)
@@ -222,14 +194,3 @@ class ResultReader(LimitedReader):
 
 def _offset(positions: Mapping[str, int], reader: str) -> dict[str, Any]:
     return {"queues": dict(sorted(positions.items())), "reader": reader}
-
-
-def _entries_lost(partition: ResultRange, start: int, stop: int, *, strict: bool) -> None:
-    reader = f"reader `{partition.reader}`"
-    what = f"queue {partition.queue}: results {start:,} to {stop - 1:,} of {reader} are missing"
-    if strict:
-        raise ResultsLost(
-            f"{what}: the ledger expired (after a week without the query), Redis was flushed, or another checkpoint "
-            "committed them; with failOnDataLoss=false the query continues without them"
-        )
-    log.warning("%s; continuing without them", what)
