@@ -97,17 +97,19 @@ def existing_handle(args: Namespace, queue: str) -> QueueHandle:
 def check_exists(args: Namespace, handle: QueueHandle) -> None:
     """Raises SparkBullError if the queue does not exist, unless it is a shard, which may be to come."""
     if not args.logical and not exists(handle.connection, handle.keys):
-        keys, where = handle.keys, handle.connection.settings.where
-        raise NotFound(f"no such queue: {keys.queue} (prefix {keys.prefix}, {where}); `spark-bull queues` lists all")
+        raise no_queue(handle.keys.queue, handle.keys.prefix, handle.connection)
+
+
+def no_queue(what: str, prefix: str, connection: Connection) -> NotFound:
+    """The error for queues that do not exist. what: their names."""
+    return NotFound(f"no such queue: {what} (prefix {prefix}, {connection.where}); `spark-bull queues` lists all")
 
 
 def check_queues(options: Sharded, queues: Sequence[str]) -> None:
     """Raises NotFound if none of these queues, names and globs, exists."""
     connection, prefix, names = Connection(options.redis), options.prefix, spread(options, queues)
     if not any(exists(connection, QueueKeys(queue, prefix)) for queue in select_queues(connection, prefix, names)):
-        raise NotFound(
-            f"no such queue: {', '.join(queues)} (prefix {prefix}, {connection.where}); `spark-bull queues` lists all"
-        )
+        raise no_queue(", ".join(queues), prefix, connection)
 
 
 def say_missing(args: Namespace, options: Sharded, queues: Iterable[str]) -> None:

@@ -11,8 +11,7 @@ from spark_bull.core.keys import QueueKeys, shard
 from spark_bull.core.queue.monitor.find import exists
 from spark_bull.core.queue.shards.layout import forget_layout, read_layout, spread
 from spark_bull.core.store.connection import Connection
-from spark_bull.ops.cli.command import Output, confirmed, options_of
-from spark_bull.ops.cli.status import NotFound
+from spark_bull.ops.cli.command import Output, confirmed, no_queue, options_of
 
 #: Commands that run for each shard.
 EACH: Final = frozenset(
@@ -58,10 +57,7 @@ def _existing(args: Namespace, queue: str) -> list[str]:
     names, connection, prefix = spread(options, [queue]), Connection(options.redis), options.prefix
     if read_layout(connection, prefix, queue) or any(exists(connection, QueueKeys(name, prefix)) for name in names):
         return names
-    raise NotFound(
-        f"no such queue: {queue} with shards, such as {names[0]} (prefix {prefix}, {connection.settings.where}); "
-        "`spark-bull queues` lists all"
-    )
+    raise no_queue(f"{queue} with shards, such as {names[0]}", prefix, connection)
 
 
 def _together(queue: str, outputs: Sequence[tuple[str, Output]]) -> Output:

@@ -150,9 +150,8 @@ def _return(handle: QueueHandle) -> str:
         returned, failed = returned + len(rescued.stalled), failed + len(rescued.failed)
     left = len(unlocked(handle))
     also = f", {failed:,} failed because they stalled too often" if failed else ""
-    return f"returned {number_of(returned, 'stalled job')} to the queue{also}" + (
-        f"; {left:,} are left" if left else ""
-    )
+    rest = f"; {left:,} are left" if left else ""
+    return f"returned {number_of(returned, 'stalled job')} to the queue{also}{rest}"
 
 
 def overdue(handle: QueueHandle) -> Iterator[Finding]:
@@ -178,10 +177,8 @@ def schedulers(handle: QueueHandle) -> Iterator[Finding]:
     without = list(without_next_job(handle))
     stopped = [scheduler.id for scheduler in without]
     if stopped:
-        found = (
-            f"stopped, the next job is missing: {number_of(len(stopped), 'job scheduler')} of {number:,}, "
-            f"{some(stopped)}"
-        )
+        missing = f"{number_of(len(stopped), 'job scheduler')} of {number:,}, {some(stopped)}"
+        found = f"stopped, the next job is missing: {missing}"
         advice = f"create them again: spark-bull schedule {quote(handle.keys.queue)} {quote(stopped[0])} …"
         if any(scheduler.iteration_count is not None for scheduler in without):
             yield problem(found, advice)
@@ -316,9 +313,8 @@ def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[Find
 def _orphans(handle: QueueHandle, orphans: Sequence[bytes], *, removes: bool) -> Finding:
     if not orphans:
         return ok("no orphaned jobs")
-    shown = some([job_id.decode("utf-8", "replace") for job_id in orphans])
     return warning(
-        f"in no state, so that no worker gets them: {number_of(len(orphans), 'job')}, {shown}",
+        f"in no state, so that no worker gets them: {_some_jobs(orphans)}",
         f"look at one: spark-bull job {join([handle.keys.queue, orphans[0].decode('utf-8', 'replace')])}; "
         f"then remove them: spark-bull doctor {quote(handle.keys.queue)} --fix --remove-orphans",
         Repair(
@@ -333,15 +329,18 @@ def _orphans(handle: QueueHandle, orphans: Sequence[bytes], *, removes: bool) ->
 def _remnants(handle: QueueHandle, remnants: Sequence[bytes]) -> Finding:
     if not remnants:
         return ok("no remnants of removed jobs")
-    shown = some([job_id.decode("utf-8", "replace") for job_id in remnants])
     return warning(
-        f"without a payload, as they were removed while they ran: {number_of(len(remnants), 'job')}, {shown}",
+        f"without a payload, as they were removed while they ran: {_some_jobs(remnants)}",
         f"spark-bull doctor {quote(handle.keys.queue)} --fix",
         Repair(
             f"remove {number_of(len(remnants), 'remnant')}",
             lambda: f"removed {number_of(remove_remnants(handle, remnants), 'remnant')}",
         ),
     )
+
+
+def _some_jobs(ids: Sequence[bytes]) -> str:
+    return f"{number_of(len(ids), 'job')}, {some([job_id.decode('utf-8', 'replace') for job_id in ids])}"
 
 
 def _readers(suffixes: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
