@@ -97,7 +97,7 @@ def test_node_fails_a_job_that_may_run_once_when_it_stalls(
         # It answers before there is a job that ends it.
         first.call("process", queue="q", concurrency=1)
         job_id = queue.add({"$behaviour": "crash"})
-        wait_until(lambda: not first.alive, "the worker to die")
+        wait_until(lambda: not first.process.alive, "the worker to die")
         assert queue.counts()["active"] == 1
         client.hset(queue.handle.keys.job(job_id), "data", '{"$behaviour":"return:1"}')
         client.delete(queue.handle.keys.lock(job_id), queue.handle.keys["stalled_check"])
