@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 import spark_bull
 from spark_bull.spark.platform.capabilities import CAPABILITIES
+from spark_bull.spark.platform.requirements import start_query
 from tests.support.fork_server import VARIABLE
 from tests.support.spark_submit import CONF_ARGUMENTS
 from tests.support.wait import PATIENCE_S
@@ -64,26 +65,34 @@ class Bull:
         self.spark = spark
         self.options: dict[str, Any] = {"url": url, "prefix": prefix}
 
+    def given(self, queue: str | None = "q", **options: object) -> dict[str, str]:
+        """All options of a read or write; without `queue` if it is None."""
+        named = {} if queue is None else {"queue": queue}
+        return {name: str(value) for name, value in {**self.options, **named, **options}.items()}
+
     def read(self, queue: str | None = "q", schema: str | None = None, **options: object) -> DataFrame:
-        reader = self.spark.read.format("bull").options(**self.options)
-        if queue is not None:
-            reader = reader.option("queue", queue)
-        for name, value in options.items():
-            reader = reader.option(name, str(value))
+        reader = self.spark.read.format("bull").options(**self.given(queue, **options))
+        return (reader.schema(schema) if schema else reader).load()
+
+    def stream(self, queue: str | None = "q", schema: str | None = None, **options: object) -> DataFrame:
+        reader = self.spark.readStream.format("bull").options(**self.given(queue, **options))
         return (reader.schema(schema) if schema else reader).load()
 
     def write(self, frame: DataFrame, queue: str | None = "q", **options: object) -> None:
-        writer = frame.write.format("bull").options(**self.options).mode("append")
-        if queue is not None:
-            writer = writer.option("queue", queue)
-        for name, value in options.items():
-            writer = writer.option(name, str(value))
-        writer.save()
+        frame.write.format("bull").options(**self.given(queue, **options)).mode("append").save()
 
     def view_of(self, name: str, columns: str = "", **options: object) -> None:
         """Creates a temporary view of the queue `q`."""
-        given = ", ".join(f"{key} '{value}'" for key, value in {**self.options, "queue": "q", **options}.items())
+        given = ", ".join(f"{key} '{value}'" for key, value in self.given(**options).items())
         self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} {columns} USING bull OPTIONS ({given})")
+
+
+def collected(stream: DataFrame, folder: Path) -> list[Row]:
+    """Adds the rows that are there to a table in a folder, with availableNow; returns all rows of the table."""
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
+    query: Any = start_query(lambda: writer.trigger(availableNow=True).start(str(folder / "rows")))
+    assert query.awaitTermination(PATIENCE_S)
+    return stream.sparkSession.read.parquet(str(folder / "rows")).collect()
 
 
 class Files:
@@ -103,11 +112,8 @@ class Files:
 
     def write(self, rows: DataFrame | None = None, queue: str | None = "q", **options: object) -> None:
         """Writes all files with availableNow."""
-        writer = (self.rows() if rows is None else rows).writeStream.format("bull").options(**self.bull.options)
-        if queue is not None:
-            writer = writer.option("queue", queue)
-        given = {"checkpointLocation": str(self.checkpoint), **options}
-        writer = writer.options(**{name: str(value) for name, value in given.items()})
+        given = self.bull.given(queue, **{"checkpointLocation": self.checkpoint, **options})
+        writer = (self.rows() if rows is None else rows).writeStream.format("bull").options(**given)
         writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
 
     def write_with_a_repetition(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,10 +15,8 @@ from redis import Redis
 import spark_bull
 from spark_bull import BullQueue
 from spark_bull.core.errors import OptionError
-from spark_bull.core.queue.call.flight import REMOVED
 from spark_bull.run.job.running_job import RunningJob
 from tests.spark.conftest import Bull, Files
-from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 Call = Callable[..., DataFrame]
@@ -58,24 +55,22 @@ def jobs(queue: BullQueue) -> int:
     return sum(queue.counts().values())
 
 
-def test_the_whole_row_is_the_payload(bull: Bull, call: Call, queue: BullQueue, squares: OurWorker) -> None:
-    found = call(numbers(bull, 1, 2, 3), return_schema="INT")
-    assert found.schema.simpleString() == "struct<n:int,result:int,error:string,jobId:string>"
-    assert [(row["n"], row["result"], row["error"]) for row in by_n(found)] == [
-        (1, 1, None),
-        (2, 4, None),
-        (3, 9, None),
+def test_the_row_or_its_column_data_is_the_payload_and_outcomes_come_back_with_details(
+    bull: Bull, call: Call, queue: BullQueue, squares: OurWorker
+) -> None:
+    found = call(numbers(bull, 3, -1), return_schema="INT", job={"attempts": 2}, details=True)
+    kinds = "n:int,result:int,error:string,jobId:string,attemptsMade:int,durationMs:bigint"
+    assert found.schema.simpleString() == f"struct<{kinds}>"
+    assert [(row["n"], row["result"], row["error"], row["attemptsMade"]) for row in by_n(found)] == [
+        (-1, None, "-1 is negative", 2),
+        (3, 9, None, 1),
+    ]
+    frame = numbers(bull, 4, 5).withColumn("data", f.struct((f.col("n") + 1).alias("n"))).withColumn("at", f.lit("x"))
+    assert [(row["n"], row["at"], row["data"]["n"], row["result"]) for row in by_n(call(frame))] == [
+        (4, "x", 5, "25"),
+        (5, "x", 6, "36"),
     ]
     assert jobs(queue) == 0
-
-
-def test_the_column_data_is_the_payload_and_the_others_pass(bull: Bull, call: Call, squares: OurWorker) -> None:
-    frame = numbers(bull, 4, 5).withColumn("data", f.struct((f.col("n") + 1).alias("n"))).withColumn("at", f.lit("x"))
-    found = by_n(call(frame, return_schema="BIGINT"))
-    assert [(row["n"], row["at"], row["data"]["n"], row["result"]) for row in found] == [
-        (4, "x", 5, 25),
-        (5, "x", 6, 36),
-    ]
 
 
 def test_rows_that_fail_are_dropped_or_fail_the_task_and_are_named(bull: Bull, call: Call, squares: OurWorker) -> None:
@@ -95,16 +90,6 @@ def test_jobs_that_take_too_long_are_removed(bull: Bull, call: Call, queue: Bull
     assert jobs(queue) == 0
 
 
-def test_a_job_that_is_removed_is_an_error_at_once(bull: Bull, call: Call, queue: BullQueue) -> None:
-    found: list[Row] = []
-    calling = threading.Thread(target=lambda: found.extend(call(numbers(bull, 1, 2)).collect()))
-    calling.start()
-    wait_until(lambda: jobs(queue) == 2, "the jobs to be added")
-    queue.drain()
-    calling.join()
-    assert [row["error"] for row in found] == [REMOVED] * 2
-
-
 def test_each_action_calls_again_unless_it_is_cached(bull: Bull, call: Call, queue: BullQueue) -> None:
     calls: Counter[int] = Counter()
 
@@ -112,14 +97,10 @@ def test_each_action_calls_again_unless_it_is_cached(bull: Bull, call: Call, que
         calls[job.data["n"]] += 1
 
     with OurWorker(queue.handle, processor):
-        frame = call(numbers(bull, 1, 2))
-        frame.collect()
-        frame.collect()
-        assert calls == {1: 2, 2: 2}
-        cached = call(numbers(bull, 1, 2)).cache()
-        cached.collect()
-        cached.collect()
-        cached.unpersist()
+        for frame in (call(numbers(bull, 1, 2)), call(numbers(bull, 1, 2)).cache()):
+            frame.collect()
+            frame.collect()
+        frame.unpersist()
     assert calls == {1: 3, 2: 3}
 
 
@@ -188,27 +169,6 @@ def test_a_limit_is_reached_before_the_other_jobs_are_added(bull: Bull, call: Ca
         assert int(queue.handle.connection.call("GET", queue.handle.keys["id"])) < rows
 
 
-def test_the_next_call_removes_what_waits_for_a_cancelled_query(bull: Bull) -> None:
-    with BullQueue("idle", protocol="bullmq", **bull.options) as idle:
-
-        def collect() -> None:
-            with pytest.raises(Exception, match="cancel"):
-                spark_bull.call(numbers(bull, 1, 2), "idle", protocol="bullmq", **bull.options).collect()
-
-        calling = threading.Thread(target=collect)
-        calling.start()
-        wait_until(lambda: jobs(idle) == 2, "the jobs to be added")
-        bull.spark.sparkContext.cancelAllJobs()
-        calling.join()
-        handle = idle.handle
-        for caller in handle.connection.call("ZRANGE", handle.keys["open_callers"], 0, -1):
-            handle.connection.call("ZADD", handle.keys["open_callers"], "XX", 1, caller)
-        with OurWorker(handle, square):
-            found = spark_bull.call(numbers(bull, 7), "idle", protocol="bullmq", **bull.options).collect()
-        assert [row["result"] for row in found] == ["49"]
-        assert jobs(idle) == 0
-
-
 #: Arguments that are wrong, and what is said.
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"timeout_ms": 0}, "expected `timeout_ms` to be an integer >= 1, got: 0"),
@@ -238,18 +198,6 @@ def test_wrong_arguments_are_errors(bull: Bull, call: Call) -> None:
         call(numbers(bull, 1).withColumn("Error", f.lit(1)))
 
 
-@pytest.mark.parametrize("protocol", ["bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest)])
-def test_queues_of_all_dialects_are_called_with_details(bull: Bull, call: Call, protocol: str) -> None:
-    with BullQueue("q", protocol=protocol, **bull.options) as queue:
-        with OurWorker(queue.handle, square):
-            found = by_n(call(numbers(bull, 3, -1), protocol=protocol, job={"attempts": 2}, details=True))
-        assert jobs(queue) == 0
-        assert queue.handle.connection.call("EXISTS", queue.handle.keys["open_callers"]) == 0
-    assert [(row["result"], row["error"]) for row in found] == [(None, "-1 is negative"), ("9", None)]
-    assert [row["attemptsMade"] for row in found] == [2, 1 if protocol == "bullmq" else 0]
-    assert all((row["durationMs"] is None) == (protocol == "bull-1") for row in found)
-
-
 @pytest.fixture
 def sql(bull: Bull) -> Callable[[str], DataFrame]:
     """Calls the queue in SQL for the rows of the view `numbers`, with these further arguments."""
@@ -267,19 +215,21 @@ def sql(bull: Bull) -> Callable[[str], DataFrame]:
 def test_rows_are_called_in_sql(
     bull: Bull, sql: Callable[..., DataFrame], client: Redis, queue: BullQueue, squares: OurWorker
 ) -> None:
-    frame = numbers(bull, *range(-1, 250)).withColumn(
-        "nested", f.struct(f.col("n"), f.map_from_arrays(f.array(f.lit("a")), f.array("n")))
+    frame = numbers(bull, *range(-1, 250), 249).withColumn(
+        "an `odd` name", f.struct(f.col("n"), f.map_from_arrays(f.array(f.lit("a")), f.array("n")))
     )
     frame.repartition(3).createOrReplaceTempView("numbers")
     found = sql(""", returnSchema => 'BIGINT', details => true, events => 'ends', job => '{"name": "square"}'""")
-    assert found.columns == ["n", "nested", "result", "error", "jobId", "attemptsMade", "durationMs"]
+    assert found.columns == ["n", "an `odd` name", "result", "error", "jobId", "attemptsMade", "durationMs"]
     rows = by_n(found)
-    assert [row["result"] for row in rows] == [None, *(n * n for n in range(250))]
+    assert [row["result"] for row in rows] == [None, *(n * n for n in range(250)), 249 * 249]
     assert rows[0]["error"] == "-1 is negative"
-    assert rows[7]["nested"] == Row(6, {"a": 6})
-    assert len({row["jobId"] for row in rows}) == 251
+    assert rows[7]["an `odd` name"] == Row(6, {"a": 6})
+    assert len({row["jobId"] for row in rows}) == 252, "equal rows are jobs of their own"
     events = client.xrange(queue.handle.keys["events"])
     assert b"added" not in {fields[b"event"] for _, fields in events}
+    with pytest.raises(PySparkException, match=r"row \d+ of partition \d .*-1 is negative"):
+        sql(", onError => 'fail'").collect()
 
 
 #: The same in SQL.
@@ -302,17 +252,3 @@ def test_wrong_arguments_in_sql_are_errors(bull: Bull, sql: Callable[..., DataFr
         with pytest.raises(PySparkException) as caught:
             sql(arguments)
         assert message in str(caught.value)
-
-
-@pytest.mark.capability("table-function")
-def test_equal_rows_are_jobs_of_their_own_in_sql_and_one_that_fails_fails_the_query(
-    bull: Bull, sql: Callable[..., DataFrame], squares: OurWorker
-) -> None:
-    equal = bull.spark.range(8, numPartitions=4).select(f.lit(7).alias("n"), f.lit("x").alias("an `odd` name"))
-    equal.createOrReplaceTempView("numbers")
-    rows = sql().coalesce(1).collect()
-    assert [row["result"] for row in rows] == ["49"] * 8
-    assert len({row["jobId"] for row in rows}) == 8
-    numbers(bull, -1).coalesce(1).createOrReplaceTempView("numbers")
-    with pytest.raises(PySparkException, match=r"row 0 of partition 0 .*-1 is negative"):
-        sql(", onError => 'fail'").collect()

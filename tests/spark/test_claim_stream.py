@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from redis import Redis
 
@@ -19,9 +19,11 @@ from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Claim, Outcomes
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.claims import claimer
+from spark_bull.spark.platform.positioned_reader import PositionedReader
 from spark_bull.spark.platform.requirements import start_query
 from spark_bull.spark.work import claim_stream
 from spark_bull.spark.work.claim_stream import ClaimReader, claim_reader
+from tests.spark.conftest import Bull
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import ClaimingQuery
 
@@ -31,25 +33,19 @@ HOUR_MS = 3_600_000
 class Stream:
     """Queries that claim jobs of the queue, compute ten times `n`, and settle."""
 
-    def __init__(self, spark: SparkSession, options: dict[str, str], folder: Path) -> None:
-        self.spark, self.options, self.folder = spark, options, folder
+    def __init__(self, bull: Bull, folder: Path) -> None:
+        self.bull, self.folder = bull, folder
 
-    def claimed(self, **more: Any) -> DataFrame:
-        reader = self.spark.readStream.format("bull").options(**self.options, mode="claim")
-        for name, value in more.items():
-            reader = reader.option(name, str(value))
-        return reader.load()
+    def claimed(self, schema: str | None = None, **more: Any) -> DataFrame:
+        return self.bull.stream(schema=schema, mode="claim", **more)
 
-    def claimed_as(self, schema: str) -> DataFrame:
-        return self.spark.readStream.format("bull").schema(schema).options(**self.options, mode="claim").load()
-
-    def start(self, answer: DataFrame, checkpoint: str = "checkpoint", **trigger: Any) -> Any:
-        writer = answer.writeStream.format("bull").options(**self.options, mode="settle")
-        writer = writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(**trigger)
+    def start(self, answer: DataFrame, settle: Mapping[str, object] | None = None, **trigger: Any) -> Any:
+        writer = answer.writeStream.format("bull").options(**self.bull.given(mode="settle", **settle or {}))
+        writer = writer.option("checkpointLocation", str(self.folder / "checkpoint")).trigger(**trigger)
         return start_query(writer.start)
 
-    def run(self, checkpoint: str = "checkpoint", **more: Any) -> None:
-        query = self.start(answered(self.claimed(**more)), checkpoint, availableNow=True)
+    def run(self, **more: Any) -> None:
+        query = self.start(answered(self.claimed(**more)), availableNow=True)
         assert query.awaitTermination(PATIENCE_S)
 
 
@@ -58,9 +54,16 @@ def answered(jobs: DataFrame) -> DataFrame:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, queue: BullQueue, redis_url: str, prefix: str, tmp_path: Path) -> Stream:
-    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol}
-    return Stream(spark, options, tmp_path)
+def stream(bull: Bull, queue: BullQueue, tmp_path: Path) -> Stream:
+    return Stream(bull, tmp_path)
+
+
+OpenReader = Callable[..., ClaimReader]
+
+
+@pytest.fixture
+def open_reader(bull: Bull) -> OpenReader:
+    return lambda **options: claim_reader(bull.given(protocol="bullmq", **options))
 
 
 def values(queue: BullQueue) -> dict[int, Any]:
@@ -70,18 +73,12 @@ def values(queue: BullQueue) -> dict[int, Any]:
 @pytest.mark.capability("available-now")
 def test_claimed_jobs_are_settled_and_available_now_ends(queue: BullQueue, stream: Stream) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(25))
-    stream.run(maxJobsPerTrigger=10)
+    jobs = stream.claimed(maxJobsPerTrigger=10, schema="data STRING, token STRING, id STRING, attemptsMade INT")
+    assert jobs.columns == ["data", "token", "id", "attemptsMade"]
+    query = stream.start(answered(jobs.where("attemptsMade = 0")), availableNow=True)
+    assert query.awaitTermination(PATIENCE_S)
     assert values(queue) == {n: 10 * n for n in range(25)}
     assert queue.counts()["active"] == 0
-
-
-def test_a_schema_names_the_columns_of_claimed_jobs_that_are_read(queue: BullQueue, stream: Stream) -> None:
-    queue.add_many(NewJob({"n": n}) for n in range(3))
-    jobs = stream.claimed_as("data STRING, token STRING, id STRING, attemptsMade INT")
-    assert jobs.columns == ["data", "token", "id", "attemptsMade"]
-    answer = answered(jobs.where("attemptsMade = 0"))
-    assert stream.start(answer, availableNow=True).awaitTermination(PATIENCE_S)
-    assert values(queue) == {n: 10 * n for n in range(3)}
 
 
 @pytest.mark.parametrize(
@@ -92,10 +89,9 @@ def test_a_schema_names_the_columns_of_claimed_jobs_that_are_read(queue: BullQue
     ],
 )
 def test_the_jobs_of_a_batch_are_dealt_to_its_tasks_and_show_the_name_of_the_worker(
-    queue: BullQueue, redis_url: str, prefix: str, given: dict[str, str], worker: str, tasks: list[list[int]]
+    queue: BullQueue, open_reader: OpenReader, given: dict[str, str], worker: str, tasks: list[list[int]]
 ) -> None:
-    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "rowsPerPartition": "2"}
-    reader = claim_reader(options | {"readerId": "reader"} | given)
+    reader = open_reader(rowsPerPartition=2, readerId="reader", **given)
     queue.add_many(NewJob({"n": n}) for n in range(10))
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
@@ -114,12 +110,12 @@ def wait_for_claims_ahead(reader: ClaimReader) -> None:
 
 @pytest.mark.capability("available-now")
 def test_a_query_that_was_idle_begins_with_a_small_batch(
-    queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claimer, "LEAST", 5)
     monkeypatch.setattr(claimer, "MOST", 40)
     monkeypatch.setattr(claim_stream, "monotonic_s", lambda: 0.0)
-    reader = claim_reader({"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq"})
+    reader = open_reader()
     start, ends = reader.initialOffset(), []
     for jobs in (60, 0, 0, 0, 0, 60, 0):
         queue.add_many(NewJob({"n": n}) for n in range(jobs))
@@ -134,11 +130,10 @@ def test_a_query_that_was_idle_begins_with_a_small_batch(
 
 @pytest.mark.capability("available-now")
 def test_a_batch_waits_for_enough_jobs_without_claiming_them_unless_the_query_may_end(
-    queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claimer, "LEAST", 2)
-    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "maxTriggerDelayMs": "3600000"}
-    reader = claim_reader(options | {"minJobsPerTrigger": "10"})
+    reader = open_reader(minJobsPerTrigger=10, maxTriggerDelayMs=HOUR_MS)
     start, ends = reader.initialOffset(), []
     # 15 jobs wait at the second batch, and the last 5 of them are not claimed ahead.
     for jobs in (9, 6, 5, 0, 4, 6):
@@ -157,16 +152,29 @@ def test_a_batch_waits_for_enough_jobs_without_claiming_them_unless_the_query_ma
     assert reader.latestOffset(start, reader.getDefaultReadLimit())["claimed"] == 31
 
 
+def test_all_batches_but_the_first_wait_where_pyspark_does_not_tell_whether_that_is_the_last(
+    queue: BullQueue, open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_stream, "PASSES_START", False)
+    reader, ends = PositionedReader(open_reader(minJobsPerTrigger=10, maxTriggerDelayMs=HOUR_MS)), []
+    end = reader.initialOffset()
+    for jobs in (4, 4, 0, 6):
+        queue.add_many(NewJob({"n": n}) for n in range(jobs))
+        start, end = end, reader.latestOffset()
+        reader.partitions(start, end)
+        ends.append(end["claimed"])
+    assert ends == [4, 4, 4, 14]
+
+
 @pytest.mark.capability("available-now")
 def test_jobs_claimed_ahead_become_smaller_batches_when_jobs_turn_slow(
-    queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 0.0
     monkeypatch.setattr(claimer, "LEAST", 5)
     monkeypatch.setattr(claimer, "MOST", 40)
     monkeypatch.setattr(claim_stream, "monotonic_s", lambda: now_s)
-    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "chunkSize": "2"}
-    reader = claim_reader(options)
+    reader = open_reader(chunkSize=2)
     queue.add_many(NewJob({"n": n}) for n in range(60))
     start, ends, found = reader.initialOffset(), [], []
     for seconds in (0.1, 60.0, 0.1, 60.0, 0.1):
@@ -224,42 +232,30 @@ def test_locks_are_extended_during_a_long_batch(
     assert values(queue) == {1: 1}
 
 
-def test_errors_follow_the_attempts_of_the_job(queue: BullQueue, stream: Stream) -> None:
-    queue.add_many([NewJob({"n": 1}, attempts=2), NewJob({"n": 2}), NewJob({"n": 3}, attempts=2)])
-    n = f.get_json_object("data", "$.n").cast("int")
-    answer = stream.claimed().select(
-        "id", "token", f.concat(f.lit("bad "), n).alias("error"), (n == 3).alias("unrecoverable")
-    )
-    assert stream.start(answer, availableNow=True).awaitTermination(PATIENCE_S)
-    assert {state: count for state, count in queue.counts().items() if count} == {"wait": 1, "failed": 2}
-    assert {job.failed_reason for job in queue.page("failed")} == {"bad 2", "bad 3"}
-    assert queue.page("wait")[0].attempts_made == 1
-
-
 WRONG: list[tuple[Callable[[Stream], Any], str]] = [
     (
-        lambda s: run(s, s.spark.readStream.format("bull").options(**s.options, mode="settle").load()),
+        lambda s: run(s, s.bull.stream(mode="settle")),
         "is not supported here",
     ),
-    (lambda s: s.spark.read.format("bull").options(**s.options, mode="claim").load().count(), "is not supported here"),
+    (lambda s: s.bull.read(mode="claim").count(), "is not supported here"),
     (lambda s: run(s, s.claimed(maxJobsPerTriger=1)), "maxJobsPerTrigger"),
     (lambda s: run(s, s.claimed(maxBytesPerTrigger=1)), "Redis gives out jobs by their number"),
     (lambda s: run(s, s.claimed(minJobsPerTrigger=3, maxJobsPerTrigger=2)), "`minJobsPerTrigger` to be at most"),
-    (lambda s: run(s, s.claimed_as("id STRING, other INT, priority INT")), "got: other int, priority int"),
-    (lambda s: settle(s, s.spark.range(1)), "`id`"),
-    (lambda s: settle(s, s.spark.sql("SELECT '1' id, 't' token")), "`returnvalue` or `error`"),
-    (lambda s: settle(s, s.spark.sql("SELECT '1' id, 't' token, 1 error")), "`error`"),
-    (lambda s: settle(s, s.spark.sql("SELECT '1' id, 't' token, 1 returnvalue, 2 other")), "`other`"),
+    (lambda s: run(s, s.claimed("id STRING, other INT, priority INT")), "got: other int, priority int"),
+    (lambda s: settle(s, s.bull.spark.range(1)), "`id`"),
+    (lambda s: settle(s, s.bull.spark.sql("SELECT '1' id, 't' token")), "`returnvalue` or `error`"),
+    (lambda s: settle(s, s.bull.spark.sql("SELECT '1' id, 't' token, 1 error")), "`error`"),
+    (lambda s: settle(s, s.bull.spark.sql("SELECT '1' id, 't' token, 1 returnvalue, 2 other")), "`other`"),
 ]
 
 
 def run(stream: Stream, jobs: DataFrame) -> None:
     writer = jobs.writeStream.format("noop").option("checkpointLocation", str(stream.folder / "run"))
-    writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+    assert start_query(writer.trigger(availableNow=True).start).awaitTermination(PATIENCE_S)
 
 
 def settle(stream: Stream, frame: DataFrame) -> None:
-    frame.write.format("bull").options(**stream.options, mode="settle").mode("append").save()
+    stream.bull.write(frame, mode="settle")
 
 
 def test_wrong_options_and_columns_are_errors_before_any_task(stream: Stream) -> None:
@@ -270,13 +266,11 @@ def test_wrong_options_and_columns_are_errors_before_any_task(stream: Stream) ->
 
 def test_claim_and_settle_support_the_options_of_a_worker(queue: BullQueue, stream: Stream, client: Redis) -> None:
     queue.add_many([*(NewJob({"n": n}) for n in range(10)), NewJob({"n": 10}, remove_on_complete=False)])
-    stream.options |= {"workerName": "sparky", "limiter": '{"max": 100, "duration": 600000}', "chunkSize": "4"}
-    claimed = stream.claimed()
-    for name in ("workerName", "limiter", "chunkSize"):
-        del stream.options[name]
-    stream.options |= {"removeOnComplete": '{"count": 3}', "metricsMinutes": "5"}
+    limiter = '{"max": 100, "duration": 600000}'
+    claimed = stream.claimed(workerName="sparky", limiter=limiter, chunkSize=4)
     # One task settles the jobs in the order in which they were added.
-    query = stream.start(answered(claimed).coalesce(1), availableNow=True)
+    settle = {"removeOnComplete": '{"count": 3}', "metricsMinutes": 5}
+    query = stream.start(answered(claimed).coalesce(1), settle, availableNow=True)
     assert query.awaitTermination(PATIENCE_S)
     keys = queue.handle.keys
     kept = queue.page("completed")
@@ -354,29 +348,34 @@ def test_available_now_waits_for_the_rate_limits_of_groups(queue: BullQueue, str
 
 def test_available_now_does_not_wait_for_jobs_of_groups_that_nobody_settles(queue: BullQueue, stream: Stream) -> None:
     queue.add_many(NewJob({"n": n, "tenant": 1}) for n in range(3))
-    claimed = stream.claimed(group='{"by": "tenant", "max": 2, "duration_ms": 2000, "concurrency": 1}')
-    query = claimed.writeStream.format("noop").option("checkpointLocation", str(stream.folder / "noop"))
-    assert start_query(query.trigger(availableNow=True).start).awaitTermination(PATIENCE_S)
+    run(stream, stream.claimed(group='{"by": "tenant", "max": 2, "duration_ms": 2000, "concurrency": 1}'))
     counts = queue.counts()
     assert (counts["active"], counts["delayed"]) == (1, 2)
 
 
-def test_rows_can_postpone_their_jobs(queue: BullQueue, stream: Stream) -> None:
-    queue.add_many(NewJob({"n": n}, attempts=2) for n in range(4))
+def test_rows_can_fail_or_postpone_their_jobs(queue: BullQueue, stream: Stream) -> None:
+    queue.add_many(NewJob({"n": n}, attempts=1 if n == 6 else 2) for n in range(7))
     later = f.timestamp_millis(f.lit(2_000_000_000_000))
     n = f.get_json_object("data", "$.n").cast("int")
     answer = stream.claimed().select(
         "id",
         "token",
-        f.lit(1).alias("returnvalue"),
+        f.when(n < 4, 1).alias("returnvalue"),
         f.when(n == 1, 3_600_000).alias("delay"),
         f.when(n == 2, later).alias("runAt"),
         f.when(n == 3, 600_000).alias("rateLimit"),
+        f.when(n > 3, f.concat(f.lit("bad "), n)).alias("error"),
+        (n == 5).alias("unrecoverable"),
     )
     assert stream.start(answer, availableNow=True).awaitTermination(PATIENCE_S)
-    counts = queue.counts()
-    assert (counts["completed"], counts["delayed"], counts["wait"]) == (1, 2, 1)
-    soon, far = queue.page("delayed")
-    assert (soon.parsed(), far.parsed(), far.run_at) == ({"n": 1}, {"n": 2}, 2_000_000_000_000)
-    assert [job.attempts_made for job in (soon, far, *queue.page("wait"))] == [0, 0, 0]
+    found = {state: {job.parsed()["n"]: job for job in queue.page(state)} for state in queue.counts()}
+    assert {state: {*jobs} for state, jobs in found.items() if jobs} == {
+        "completed": {0},
+        "delayed": {1, 2},
+        "wait": {3, 4},
+        "failed": {5, 6},
+    }
+    assert {job.failed_reason for job in queue.page("failed")} == {"bad 5", "bad 6"}
+    assert found["delayed"][2].run_at == 2_000_000_000_000
+    assert {n: job.attempts_made for n, job in (found["delayed"] | found["wait"]).items()} == {1: 0, 2: 0, 3: 0, 4: 1}
     assert queue.handle.connection.call("PTTL", queue.handle.keys["limiter"]) > 0

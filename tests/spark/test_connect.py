@@ -15,7 +15,6 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 
 import pandas as pd
@@ -123,16 +122,6 @@ def options(redis_url: str, prefix: str) -> Options:
     return {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
 
 
-def unpicklable() -> Any:
-    lock = Lock()
-
-    def transform(jobs: DataFrame) -> DataFrame:
-        with lock:
-            return jobs
-
-    return transform
-
-
 def has_finished(worker: Worker, jobs: int) -> bool:
     status = worker.status()
     assert status.state == "running"
@@ -155,22 +144,28 @@ def _write_and_read(spark: SparkSession, options: Options) -> Any:
     spark.sql("INSERT INTO outbox VALUES (1), (2)").collect()
     rows = spark.createDataFrame([("daily", "0 0 3 * * *")], "id STRING, pattern STRING")
     rows.write.format("bull").options(**bull, mode="schedule").mode("append").save()
+    try:
+        spark.range(2).write.format("bull").options(**bull).mode("append").saveAsTable("created")
+    except PySparkException as error:
+        refused = str(error), spark.catalog.tableExists("created")
     views = {
         view: spark.read.format("bull").options(**bull, view=view).load().count()
         for view in ("counts", "queues", "writes", "stats", "schedulers")
     }
-    return tuple(summed), views, told
+    return tuple(summed), views, told, refused
 
 
 @rest
 def test_rows_become_jobs_that_sql_and_views_show(connect: ConnectClient, queue: BullQueue, options: Options) -> None:
-    summed, views, told = connect(_write_and_read, options)
+    summed, views, told, (message, has_table) = connect(_write_and_read, options)
     assert told == 0
     assert summed == (19, sum(range(1, 20)))
     assert views["queues"] == views["schedulers"] == 1
     assert views["writes"] >= 1
     assert views["counts"] > 0
     assert queue.counts()["wait"] == 21
+    assert "call save()" in message
+    assert not has_table
 
 
 def _called(spark: SparkSession, options: Options) -> Any:
@@ -186,23 +181,6 @@ def test_rows_come_back_with_the_results_of_their_jobs(
 ) -> None:
     with OurWorker(queue.handle, lambda job: job.data["id"] + 1):
         assert connect(_called, options) == ([(0, 1, None), (1, 2, None), (2, 3, None)], 0)
-
-
-def _save_as_table(spark: SparkSession, options: Options) -> Any:
-    writer = spark.range(2).write.format("bull").options(**options, queue="q").mode("append")
-    try:
-        writer.saveAsTable("created")
-    except PySparkException as error:
-        return str(error), spark.catalog.tableExists("created")
-    return "", True
-
-
-@rest
-def test_save_as_table_is_refused(connect: ConnectClient, queue: BullQueue, options: Options) -> None:
-    message, has_table = connect(_save_as_table, options)
-    assert "call save()" in message
-    assert not has_table
-    assert not queue.counts()["wait"]
 
 
 def _stream(spark: SparkSession, options: Options, folder: str) -> Any:
@@ -236,25 +214,6 @@ def test_streams_write_jobs_and_collect_what_a_worker_made_of_them(
     assert connect(_stream, options, str(tmp_path)) == [("completed", 29), ("failed", 1)]
     (failed,) = queue.page("failed")
     assert failed.failed_reason == "seven"
-
-
-def _results(spark: SparkSession, options: Options) -> Any:
-    frame = spark.range(4).select(f.col("id").alias("n"))
-    frame.write.format("bull").options(**options, queue="q", keepIds="true").mode("append").save()
-    (write,) = spark.read.format("bull").options(**options, queue="q", view="writes").load().collect()
-
-    @f.pandas_udf("bigint")
-    def double(n: pd.Series) -> pd.Series:
-        return 2 * n
-
-    with Worker(spark, "q", double, payload_schema="n BIGINT", progress=False, **options):
-        results = write_results(spark, write.id, queue="q", timeout_s=PATIENCE_S, options=options)
-        return sorted(int(row.returnvalue) for row in results.collect())
-
-
-@rest
-def test_results_of_a_write_come_from_a_udf(connect: ConnectClient, options: Options) -> None:
-    assert connect(_results, options) == [0, 2, 4, 6]
 
 
 def _transform(spark: SparkSession, options: Options, checkpoint: str) -> Any:
@@ -292,6 +251,11 @@ def test_batches_are_processed_on_the_server(
 
 
 def _by_name(spark: SparkSession, options: Options, frames: bool) -> Any:
+    rows = spark.range(3).selectExpr("id AS n", "explode(array('double', 'triple', 'other')) AS name")
+    given = options | {"queue": "q", "keepIds": "true", "jobColumns": "name"}
+    rows.write.format("bull").options(**given).mode("append").save()
+    (write,) = spark.read.format("bull").options(**options, queue="q", view="writes").load().collect()
+
     @f.pandas_udf("bigint")
     def double(n: pd.Series) -> pd.Series:
         return 2 * n
@@ -304,18 +268,16 @@ def _by_name(spark: SparkSession, options: Options, frames: bool) -> Any:
 
     processors = {"double": double, "*": other, **({"triple": triple} if frames else {})}
     with Worker(spark, "q", processors, payload_schema="n BIGINT", slots=1, progress=False, **options) as worker:
-        wait_until(lambda: has_finished(worker, 9), "all jobs to finish")
+        results = write_results(spark, write.id, queue="q", timeout_s=PATIENCE_S, options=options).collect()
         assert worker.stop(PATIENCE_S)
+    return [row.returnvalue for row in sorted(results, key=lambda row: int(row.id))]
 
 
 @rest
 @pytest.mark.parametrize("frames", [False, True])
-def test_processors_of_several_kinds_have_jobs_by_name(
-    connect: ConnectClient, queue: BullQueue, options: Options, frames: bool
+def test_results_of_a_write_come_from_processors_of_several_kinds(
+    connect: ConnectClient, options: Options, frames: bool
 ) -> None:
-    queue.add_many(NewJob({"n": n}, name) for n in range(3) for name in ("double", "triple", "other"))
-    connect(_by_name, options, frames)
-    made = {(job.name, job.data["n"]): job.parsed("returnvalue") for job in queue.page("completed")}
-    expected: dict[tuple[str | None, int], Any] = {("double", n): 2 * n for n in range(3)}
-    expected |= {("other", n): f"other {n}" for n in range(3)}
-    assert made == expected | {("triple", n): 3 * n if frames else f"triple {n}" for n in range(3)}
+    tripled = "{1}" if frames else '"triple {0}"'
+    expected = [text for n in range(3) for text in (f"{2 * n}", tripled.format(n, 3 * n), f'"other {n}"')]
+    assert connect(_by_name, options, frames) == expected

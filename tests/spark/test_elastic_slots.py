@@ -192,29 +192,6 @@ def test_a_cancelled_slot_whose_process_starts_late_still_reads_that_it_is_to_st
         group.interrupt()
 
 
-class FailingGroup(WaitingGroup):
-    """Slots that fail five times, and then stop."""
-
-    def _run_slots(self) -> None:
-        if self.restarts < 5:
-            raise RuntimeError("lost")
-
-
-@pytest.mark.parametrize("worked", [True, False])
-def test_slots_that_work_between_their_failures_start_again_and_others_end_the_worker(
-    queue: BullQueue, spark: SparkSession, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, worked: bool
-) -> None:
-    monkeypatch.setattr("spark_bull.run.worker.slot_group.MIN_PAUSE_S", 0.0)
-    monkeypatch.setattr(FailingGroup, "_has_worked", lambda *_: worked)
-    engine = Worker(spark, "q", print, slots=(0, 4), **options)._engine
-    assert isinstance(engine, ElasticEngine)
-    monkeypatch.setattr(engine, "_new_group", FailingGroup)
-    engine._grow(1)
-    (group,) = engine._groups
-    group.wait(PATIENCE_S)
-    assert (group.restarts, group.error is None) == ((5, True) if worked else (2, False))
-
-
 def test_a_worker_without_slots_fails_when_its_session_has_ended(
     queue: BullQueue, spark: SparkSession, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,9 @@ def test_dispatch_fills_a_queue_and_report_counts_it(
         assert queue.counts()["wait"] == 500
         assert queue.page("wait", 0, 0)[0].parsed("data") == {"name": "person-0", "team": "0"}
     assert "|people|wait |500 |" in program("report", "--queue", "people", *where)
+    query = ["--query", "SELECT id, state FROM jobs WHERE id < 3 ORDER BY id"]
+    said = program("report", "--queue", "people", *query, *where, "--json")
+    assert [json.loads(line) for line in said.splitlines()] == [{"id": n, "state": "wait"} for n in ("1", "2")]
 
 
 def test_replay_adds_jobs_of_a_table_once(
@@ -130,16 +133,6 @@ def test_the_command_dispatches_with_a_session_of_its_own(redis_url: str, prefix
     assert (done["queue"], done["protocol"], done["added"], done["duplicates"]) == ("q", "bullmq", 2, 0)
 
 
-def test_report_prints_json(queue: BullQueue, program: Program, redis_url: str, prefix: str) -> None:
-    queue.add_many([NewJob({"a": 1}), NewJob({"a": 2})])
-    query = ["--query", "SELECT id, state FROM jobs ORDER BY id"]
-    said = program("report", "--queue", "q", *query, "--url", redis_url, "--prefix", prefix, "--json")
-    assert [json.loads(line) for line in said.splitlines()] == [
-        {"id": "1", "state": "wait"},
-        {"id": "2", "state": "wait"},
-    ]
-
-
 @pytest.mark.rest
 @pytest.mark.usefixtures("forked_python")
 def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> None:
@@ -152,21 +145,27 @@ def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> Non
     assert "|people|wait |1   |" in reported.stdout
 
 
-def test_work_runs_any_function_with_options_until_the_queue_is_empty(
-    queue: BullQueue, program: Program, my_jobs: MyJobs, redis_url: str, prefix: str
+def test_work_runs_any_function_of_several_queues_with_a_state_and_options_until_they_are_empty(
+    program: Program, my_jobs: MyJobs, redis_url: str, prefix: str
 ) -> None:
-    # The first job waits until the guard has looked.
-    looked = queue.handle.keys.guard(Guard("q", CONDITION).id)
-    wait = f"    while not job.handle.connection.call('EXISTS', {looked!r}):\n        time.sleep(0.05)\n"
-    module = my_jobs(f"import time\ndef double(job):\n{wait}    return 2 * job.data['n']\n")
-    queue.add_many(NewJob({"n": n}) for n in range(50))
-    arguments = ["--processor", f"{module}:double", "--url", redis_url, "--until-idle", "1s", "--slots", "1"]
-    options = [f"--option={one}" for one in ("lock_ms=60000", "worker_name=sparky", f"prefix={prefix}")]
-    said = program("work", "--queue", "q", *arguments, *options, "--guard", CONDITION)
-    assert "50 completed, 0 failed" in said
-    done = queue.page("completed")
-    assert {job.parsed("returnvalue") for job in done} == {2 * n for n in range(50)}
-    assert {job.processed_by for job in done} == {"sparky"}
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    with BullQueue("urgent", **options) as urgent, BullQueue("mail", **options) as mail:
+        # The jobs wait until the guard has looked.
+        looked = urgent.handle.keys.guard(Guard("urgent", CONDITION).id)
+        wait = f"    while not job.handle.connection.call('EXISTS', {looked!r}):\n        time.sleep(0.05)\n"
+        send = f"def send(job):\n{wait}    return [job.queue, job.state, 2 * job.data['n']]\n"
+        module = my_jobs(f"import time\ndef connect():\n    return 'connected'\n{send}")
+        for queue in (urgent, mail):
+            queue.add_many(NewJob({"n": n}) for n in range(5))
+        functions = ["--processor", f"{module}:send", "--setup", f"{module}:connect", "--guard", CONDITION]
+        where = ["--url", redis_url, "--until-idle", "1s", "--slots", "1"]
+        given = [f"--option={one}" for one in ("concurrency=2", "worker_name=sparky", f"prefix={prefix}")]
+        queues = ["--queue", "urgent", "--queue", "mail", "--weight", "urgent=3"]
+        assert "10 completed, 0 failed" in program("work", *queues, *functions, *where, *given)
+        for queue in (urgent, mail):
+            done = queue.page("completed")
+            assert sorted(job.returnvalue for job in done) == [[queue.name, "connected", 2 * n] for n in range(5)]
+            assert {job.processed_by for job in done} == {"sparky"}
 
 
 def test_work_until_idle_goes_on_while_its_status_shows_damage_or_cannot_be_read(
@@ -186,24 +185,6 @@ def test_work_until_idle_goes_on_while_its_status_shows_damage_or_cannot_be_read
     worker = LocalWorker("q", lambda job: 1, url=redis_url, prefix=prefix, protocol="bullmq")
     assert run_worker(worker, until_idle_s=0.5).completed == 1
     assert len(reads) > 5
-
-
-def test_work_processes_several_queues_with_a_state(
-    program: Program, my_jobs: MyJobs, redis_url: str, prefix: str
-) -> None:
-    module = my_jobs("def connect():\n    return 'connected'\ndef send(job):\n    return [job.queue, job.state]\n")
-    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
-    with BullQueue("urgent", **options) as urgent, BullQueue("mail", **options) as mail:
-        for queue in (urgent, mail):
-            queue.add_many(NewJob({"n": n}) for n in range(5))
-        functions = ["--processor", f"{module}:send", "--setup", f"{module}:connect"]
-        where = ["--url", redis_url, "--prefix", prefix, "--until-idle", "1s", "--slots", "1"]
-        queues = ["--queue", "urgent", "--queue", "mail", "--weight", "urgent=3"]
-        said = program("work", *queues, *functions, *where, "--option", "concurrency=2")
-        assert "10 completed, 0 failed" in said
-        for queue in (urgent, mail):
-            values = [job.parsed("returnvalue") for job in queue.page("completed")]
-            assert values == [[queue.name, "connected"]] * 5
 
 
 def test_collect_writes_finished_jobs_once(

@@ -1,8 +1,8 @@
 """Several executors: slots run on all of them, even more slots than cores, and losing one loses no job.
 
-A worker that starts before the executors gets its slots when they are there. Nothing of the package is installed on the
-executors: --py-files sends the file that `make zip` builds. Speculation is on. The scripts of a cluster run in one
-driver, also the scripts of jobs/, since each start takes several JVMs; test_readme_commands.py submits two alone.
+Nothing of the package is installed on the executors: --py-files sends the file that `make zip` builds. Speculation is
+on. The scripts of a cluster run in one driver, also the scripts of jobs/, since each start takes several JVMs;
+test_readme_commands.py submits two alone.
 """
 
 from __future__ import annotations
@@ -70,30 +70,6 @@ def two_hosts(
     with submitted_driver("local", folder, bare_environment(foreign_python), files, settings) as driver:
         driver.run(script_of(folder, "from script_runner import session\nsession()\n"))
         yield driver
-
-
-EARLY = """
-import sys
-import time
-from spark_bull import Worker
-from script_runner import session
-
-url, prefix = sys.argv[1:]
-options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
-with Worker(session(), "q", lambda job: None, progress=False, **options) as worker:
-    # In the first test, the executors have not started yet. An executor has two cores, so three slots are on both.
-    while (status := worker.status()).completed < 20 or status.slots < 3:
-        time.sleep(0.2)
-    print(status)
-"""
-
-
-@rest
-def test_a_worker_that_starts_before_the_executors_gets_its_slots_when_they_are_there(
-    queue: BullQueue, two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
-) -> None:
-    queue.add_many(NewJob({}) for _ in range(20))
-    assert "running: 20 completed" in two_hosts.run(script_of(tmp_path, EARLY), redis_url, prefix)
 
 
 UNREACHED = """
@@ -314,14 +290,8 @@ def test_each_script_runs_from_a_zip(
     assert sorted(ids, key=int) == [str(n) for n in range(1, 11)]
     said = submit("replay", "--input", "lake", "--where", "id < 4", "--queue", "again")
     assert "3 jobs added to queue again" in said
-    assert {path.stem for path in (ROOT / "jobs").glob("*.py")} == {
-        "dispatch",
-        "report",
-        "work",
-        "promote",
-        "collect",
-        "replay",
-    }, "a script of jobs/ is not tested here"
+    tested = ["collect", "dispatch", "promote", "replay", "report", "work"]
+    assert sorted(path.stem for path in (ROOT / "jobs").glob("*.py")) == tested, "a script is not tested here"
 
 
 @pytest.fixture(scope="module")
@@ -364,9 +334,8 @@ def addresses():
 
 def function(job):
     # Both slots wait until each of them has a job.
-    seen = os.path.join(folder, job.data["seen"])
-    open(os.path.join(seen, "-".join(addresses())), "w").close()
-    while len(os.listdir(seen)) < 2:
+    open(os.path.join(folder, "-".join(addresses())), "w").close()
+    while len(os.listdir(folder)) < 2:
         time.sleep(0.01)
     return [job.state, addresses()]
 
@@ -374,34 +343,27 @@ async def coroutine(job):
     return [job.state, addresses()]
 
 options = {"url": url, "prefix": prefix, "protocol": "bullmq", "setup": addresses, "slots": 2, "progress": False}
-processors = {"one": function, "several": function, "coroutine": coroutine}
-for queue, concurrency, names in (("one", 1, ["one"]), ("several", 2, ["several", "coroutine"])):
-    by_name = {name: processors[name] for name in names}
-    with Worker(spark, queue, by_name, concurrency=concurrency, **options) as worker:
-        while worker.status().finished < 40:
-            time.sleep(0.2)
+with Worker(spark, "q", {"function": function, "coroutine": coroutine}, concurrency=2, **options) as worker:
+    while worker.status().finished < 40:
+        time.sleep(0.2)
 """
 
 
 @rest
 def test_functions_read_the_addresses_of_the_resources_of_their_slot(
-    allocated: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
+    queue: BullQueue, allocated: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    """Each slot has one of two GPUs, in its function, in its threads, and in its event loop."""
-    for name in ("one", "several"):
-        (tmp_path / name).mkdir()
-    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
-    with BullQueue("one", **options) as one, BullQueue("several", **options) as several:
-        one.add_many(NewJob({"seen": "one"}, name="one") for _ in range(40))
-        several.add_many(NewJob({"seen": "several"}, name=name) for name in ["several"] * 20 + ["coroutine"] * 20)
-        allocated.run(script_of(tmp_path, RESOURCES), redis_url, prefix, str(tmp_path))
-        for queue, names in ((one, {"one"}), (several, {"several", "coroutine"})):
-            jobs = queue.page("completed", 0, 100)
-            seen = {(job.name, *map(tuple, job.parsed("returnvalue"))) for job in jobs}
-            assert len(jobs) == 40
-            assert {name for name, *_ in seen} == names
-            assert all(state == addresses for _, state, addresses in seen)
-            assert {addresses for _, _, addresses in seen} == {("7",), ("9",)}
+    """Each slot has one of two GPUs, in its main thread, which sets it up, in its threads, and in its event loop."""
+    seen_by = tmp_path / "seen"
+    seen_by.mkdir()
+    queue.add_many(NewJob({}, name=name) for name in ["function"] * 20 + ["coroutine"] * 20)
+    allocated.run(script_of(tmp_path, RESOURCES), redis_url, prefix, str(seen_by))
+    jobs = queue.page("completed", 0, 100)
+    seen = {(job.name, *map(tuple, job.parsed("returnvalue"))) for job in jobs}
+    assert len(jobs) == 40
+    assert {name for name, *_ in seen} == {"function", "coroutine"}
+    assert all(state == addresses for _, state, addresses in seen)
+    assert {addresses for _, _, addresses in seen} == {("7",), ("9",)}
 
 
 ELASTIC = """
@@ -436,10 +398,10 @@ with Worker(SparkSession.builder.getOrCreate(), "q", processor, **options) as wo
 
 @rest
 def test_an_idle_worker_with_a_range_of_slots_gives_its_executors_back(
-    allocated: SubmittedDriver, redis_url: str, prefix: str, client: Redis, tmp_path: Path
+    queue: BullQueue, allocated: SubmittedDriver, redis_url: str, prefix: str, client: Redis, tmp_path: Path
 ) -> None:
     """Its slots start when jobs wait, and there are executors for them; then both end, and start again for a job."""
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue, client.pubsub() as idle:
+    with client.pubsub() as idle:
         idle.subscribe(f"{prefix}:idle")
         queue.add_many(NewJob({}) for _ in range(60))
         allocated.begin(script_of(tmp_path, ELASTIC), redis_url, prefix)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, Files
 
 HOUR = 3_600_000
 
@@ -54,27 +53,22 @@ def test_failed_jobs_are_mended_with_sql_and_retried(bull: Bull, queue: BullQueu
 
 
 def test_each_row_has_its_own_action(bull: Bull, queue: BullQueue) -> None:
-    failed = failed_jobs(queue, 2)
-    delayed = queue.add_many([NewJob({}, delay=HOUR) for _ in range(2)]).ids
-    waiting = queue.add_many([NewJob({}) for _ in range(4)]).ids
+    """conformance/test_changes.py has the effects of all actions."""
+    ids = queue.add_many(NewJob({}) for _ in range(5)).ids
     rows: list[tuple[Any, ...]] = [
-        (failed[0], "retry", None, None, None, None),
-        (failed[1], "remove", None, None, None, None),
-        (delayed[0], "promote", None, None, None, None),
-        (delayed[1], "delay", 2 * HOUR, None, None, None),
-        (waiting[0], "update", None, '{"a": 1}', None, None),
-        (waiting[1], "complete", None, None, '"done"', None),
-        (waiting[2], "fail", None, None, None, "not needed"),
+        (ids[0], "remove", None, None, None, None),
+        (ids[1], "delay", HOUR, None, None, None),
+        (ids[2], "update", None, '{"a": 1}', None, None),
+        (ids[3], "complete", None, None, '"done"', None),
+        (ids[4], "fail", None, None, None, "not needed"),
     ]
     schema = "id STRING, action STRING, delay LONG, data STRING, returnvalue STRING, failedReason STRING"
     manage(bull, queue, bull.spark.createDataFrame(rows, schema))
-    assert counts(queue) == {"wait": 4, "delayed": 1, "completed": 1, "failed": 1}
-    assert queue.job(failed[1]) is None
-    updated, completed, given_up = (queue.job(job_id) for job_id in waiting[:3])
-    assert updated.data == {"a": 1}
+    assert queue.job(ids[0]) is None
+    delayed, updated, completed, failed = (queue.job(job_id) for job_id in ids[1:])
+    assert (delayed.delay, updated.data) == (HOUR, {"a": 1})
     assert (completed.state, completed.returnvalue) == ("completed", "done")
-    assert (given_up.state, given_up.failed_reason) == ("failed", "not needed")
-    assert queue.job(delayed[1]).delay == 2 * HOUR
+    assert (failed.state, failed.failed_reason) == ("failed", "not needed")
 
 
 def test_jobs_that_are_gone_locked_or_in_another_state_are_skipped_and_counted(
@@ -107,8 +101,6 @@ def test_a_mismatch_fails_the_write_before_a_job_is_changed(bull: Bull, queue: B
     assert "no job was changed (`onMismatch=fail`): the action retry is not possible" in str(raised.value)
     assert f"expected a job gone in queue {queue.name}, found none" in str(raised.value)
     assert counts(queue) == {"failed": 5}
-    manage(bull, queue, frame.where("id != 'gone'"), onMismatch="fail")
-    assert counts(queue) == {"wait": 5}
 
 
 def test_rows_name_their_queue_and_a_struct_is_a_payload(bull: Bull, queue: BullQueue) -> None:
@@ -123,40 +115,27 @@ def test_rows_name_their_queue_and_a_struct_is_a_payload(bull: Bull, queue: Bull
         assert [(job.data, job.priority) for job in found] == [({"n": 10}, 1), ({"n": 20}, 1)]
 
 
-def test_a_stream_changes_jobs_once_per_batch(bull: Bull, queue: BullQueue, tmp_path: Path) -> None:
-    failed = failed_jobs(queue, 4)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.json").write_text("\n".join(json.dumps({"id": job_id}) for job_id in failed))
-    stream = bull.spark.readStream.schema("id STRING").json(str(tmp_path / "in"))
-    options = {"queue": queue.name, "mode": "manage", "action": "retry", **bull.options}
-    writer = stream.writeStream.format("bull").options(**options).option("checkpointLocation", str(tmp_path / "cp"))
-    writer.trigger(availableNow=True).start().awaitTermination()
+def test_a_stream_changes_jobs_once_per_batch(bull: Bull, queue: BullQueue, files: Files) -> None:
+    files.put(*({"id": job_id} for job_id in failed_jobs(queue, 4)))
+    files.write(files.rows("id STRING"), mode="manage", action="retry")
     assert counts(queue) == {"wait": 4}
     assert last_write(bull, queue).changed == 4
 
 
-@pytest.mark.parametrize(
-    ("columns", "options", "said"),
-    [
-        ("'retry' AS action", {}, "expected a column `id` with mode=manage, got none"),
-        ("'1' AS id", {"action": "retyr"}, "got: 'retyr' (did you mean `retry`?)"),
-        ("'1' AS id", {"action": "delay"}, "expected a column `delay` for the action delay, got none"),
-        ("'7' AS id, 'delay' AS action", {}, "row 0 (job 7): expected a value in column `delay` for the action delay"),
-        ("'7' AS id, 'delay' AS action, -1L AS delay", {}, "row 0 (job 7): expected `delay` to be ms >= 0, got: -1"),
-        ("CAST(NULL AS STRING) AS id, 'retry' AS action", {}, "row 0: expected `id` to be the id of a job, got: None"),
-        ("'7' AS id, 'retry' AS action, 1 AS lifo", {}, "expected column `lifo` to be BOOLEAN, got: INT"),
-        ("'7' AS id", {"action": "retry", "onMismatch": "ignore"}, "expected `onMismatch` to be one of skip, fail"),
-        (
-            "'1' AS id, 1 AS priority, 'prioritize' AS action",
-            {"protocol": "bull-1"},
-            "expected no action prioritize for",
-        ),
-    ],
-)
-def test_wrong_changes_are_refused_before_a_job_is_changed(
-    bull: Bull, columns: str, options: dict[str, str], said: str
-) -> None:
-    given = {"queue": "q", "mode": "manage", "protocol": "bullmq"} | options
-    with pytest.raises(PySparkException) as raised:
-        bull.write(bull.spark.sql(f"SELECT {columns}"), **given)
-    assert said in str(raised.value)
+#: Columns and options that are wrong, and what is said.
+WRONG: list[tuple[str, dict[str, str], str]] = [
+    ("'retry' AS action", {}, "expected a column `id` with mode=manage, got none"),
+    ("'1' AS id", {"action": "delay"}, "expected a column `delay` for the action delay, got none"),
+    ("'7' AS id, 'delay' AS action", {}, "row 0 (job 7): expected a value in column `delay` for the action delay"),
+    ("CAST(NULL AS STRING) AS id, 'retry' AS action", {}, "row 0: expected `id` to be the id of a job, got: None"),
+    ("'7' AS id, 'delay' AS action, -1L AS delay", {}, "row 0 (job 7): expected `delay` to be ms >= 0, got: -1"),
+    ("'7' AS id, 'retry' AS action, 1 AS lifo", {}, "expected column `lifo` to be BOOLEAN, got: INT"),
+    ("'7' AS id", {"action": "retry", "onMismatch": "ignore"}, "expected `onMismatch` to be one of skip, fail"),
+]
+
+
+def test_wrong_changes_are_refused_before_a_job_is_changed(bull: Bull) -> None:
+    for columns, options, said in WRONG:
+        with pytest.raises(PySparkException) as raised:
+            bull.write(bull.spark.sql(f"SELECT {columns}"), mode="manage", protocol="bullmq", **options)
+        assert said in str(raised.value)

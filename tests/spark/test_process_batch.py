@@ -28,6 +28,7 @@ from spark_bull.core.model.outcomes import Outcomes, Retried
 from spark_bull.core.queue.work.claim import unpack_claimed, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.spark.work.claim_batch import claim_batch
+from tests.spark.conftest import Bull
 from tests.support.wait import PATIENCE_S, wait_until
 
 HOUR_MS = 3_600_000
@@ -35,11 +36,11 @@ Process = Callable[..., None]
 
 
 @pytest.fixture
-def process(redis_url: str, prefix: str) -> Process:
+def process(bull: Bull) -> Process:
     """Processes a batch of the queue q."""
 
     def process(batch: DataFrame, processor: Any, **given: Any) -> None:
-        process_batch(batch, processor, queue="q", options={"url": redis_url, "prefix": prefix}, **given)
+        process_batch(batch, processor, queue="q", options=bull.options, **given)
 
     return process
 
@@ -52,30 +53,8 @@ def claimed(queue: BullQueue, spark: SparkSession, jobs: int) -> tuple[DataFrame
     return spark.createDataFrame(pa.Table.from_batches([rows])), ledger, portion.token
 
 
-def test_it_settles_each_job_with_its_outcome_and_follow_ups(
-    queue: BullQueue, spark: SparkSession, process: Process, redis_url: str, prefix: str
-) -> None:
-    def processor(jobs: DataFrame) -> DataFrame:
-        following = f.struct(f.struct(f.col("data.n").alias("of")).alias("data"), f.lit("next").alias("queue"))
-        return jobs.select(
-            "id",
-            "token",
-            f.when(f.col("data.n") < 3, f.col("data.n") * 10).alias("returnvalue"),
-            f.when(f.col("data.n") == 3, "three").alias("error"),
-            f.when(f.col("data.n") == 1, f.array(following)).alias("then"),
-        )
-
-    queue.add_many(NewJob({"n": n}) for n in range(4))
-    batch, *_ = claimed(queue, spark, 4)
-    process(batch, processor, payload_schema="n INT")
-    assert {job.data["n"]: job.parsed("returnvalue") for job in queue.page("completed")} == {0: 0, 1: 10, 2: 20}
-    assert [(job.data["n"], job.failed_reason) for job in queue.page("failed")] == [(3, "three")]
-    with BullQueue("next", url=redis_url, prefix=prefix, protocol="bullmq") as following:
-        assert [job.data for job in following.page("wait")] == [{"of": 1}]
-
-
-def test_bad_rows_fail_alone_and_a_repeated_batch_settles_nothing_twice(
-    queue: BullQueue, spark: SparkSession, process: Process, caplog: pytest.LogCaptureFixture
+def test_rows_settle_their_jobs_bad_ones_fail_alone_and_a_repeated_batch_settles_nothing_twice(
+    queue: BullQueue, spark: SparkSession, bull: Bull, process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     @f.udf("int")
     def risky(n: int) -> int:
@@ -84,21 +63,36 @@ def test_bad_rows_fail_alone_and_a_repeated_batch_settles_nothing_twice(
         return n + 1
 
     def processor(jobs: DataFrame) -> DataFrame:
-        return jobs.where("data.n != 5").select("id", "token", risky("data.n").alias("returnvalue"))
+        n = f.col("data.n")
+        following = f.struct(f.struct(n.alias("of")).alias("data"), f.lit("next").alias("queue"))
+        return jobs.where("data.n != 5").select(
+            "id",
+            "token",
+            f.when(n != 3, risky(n)).alias("returnvalue"),
+            f.when(n == 3, "three").alias("error"),
+            f.when(n == 1, f.array(following)).alias("then"),
+        )
 
     payloads = [json.dumps({"n": n}) for n in range(12)] + ["{broken", '{"n": "many"}']
     once = queue.add({"n": 1}, delivery="at-most-once")
-    ids = queue.add_many(NewJob(RawJson(payload)) for payload in payloads).ids
+    ids = queue.add_many(NewJob(RawJson(payload), attempts=2) for payload in payloads).ids
     batch, *_ = claimed(queue, spark, 15)
     for _ in range(2):
         process(batch, processor, payload_schema="n INT")
-        assert queue.counts()["completed"] == 10
-        failed = {job.id: str(job.failed_reason) for job in queue.page("failed")}
-        assert failed.keys() == {once, ids[5], ids[7], ids[12], ids[13]}
+        completed = {job.data["n"]: job.returnvalue for job in queue.page("completed")}
+        assert completed == {n: n + 1 for n in range(12) if n not in (3, 5, 7)}
+        ended = {state: {job.id: str(job.failed_reason) for job in queue.page(state)} for state in ("failed", "wait")}
+        assert {state: {*jobs} for state, jobs in ended.items()} == {
+            "failed": {once, ids[12]},
+            "wait": {ids[3], ids[5], ids[7], ids[13]},
+        }
+        failed = ended["failed"] | ended["wait"]
         assert "Process it with a function of a job" in failed[once]
-        assert "seven" in failed[ids[7]]
+        assert (failed[ids[3]], "seven" in failed[ids[7]]) == ("three", True)
         assert "for this job, got none" in failed[ids[5]]
         assert all("expected the payload to be JSON" in failed[wrong] for wrong in ids[12:])
+        with BullQueue("next", **bull.options) as following:
+            assert [job.data for job in following.page("wait")] == [{"of": 1}]
     said = [record.getMessage() for record in caplog.records]
     assert any(one.startswith(f"process_batch: job {ids[7]} of queue q failed: ") for one in said)
 
@@ -181,7 +175,7 @@ def test_a_processor_that_settles_no_job_fails_the_query_and_no_job(
 
 
 def test_a_query_that_is_stopped_in_a_batch_fails_no_job(
-    queue: BullQueue, spark: SparkSession, process: Process, redis_url: str, prefix: str, tmp_path: Path
+    queue: BullQueue, bull: Bull, process: Process, tmp_path: Path
 ) -> None:
     begun, stopped, raised = threading.Event(), threading.Event(), list[BaseException]()
 
@@ -198,8 +192,7 @@ def test_a_query_that_is_stopped_in_a_batch_fails_no_job(
             raise
 
     queue.add_many(NewJob({"n": n}) for n in range(3))
-    options = {"url": redis_url, "prefix": prefix, "queue": "q", "mode": "claim", "maxJobsPerTrigger": "3"}
-    jobs = spark.readStream.format("bull").options(**options).load()
+    jobs = bull.stream(mode="claim", maxJobsPerTrigger=3)
     query = jobs.writeStream.foreachBatch(batches).option("checkpointLocation", str(tmp_path)).start()
     assert begun.wait(PATIENCE_S)
     stopping = threading.Thread(target=query.stop)

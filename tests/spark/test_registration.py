@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -14,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 import spark_bull
 from spark_bull import BullQueue, Worker
 from spark_bull.spark.platform.requirements import VARIABLE
-from tests.spark.conftest import Bull
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.spark.conftest import Bull, Files
+from tests.support.wait import wait_until
 
 
 def in_thread(function: Callable[[], object]) -> None:
@@ -24,25 +23,18 @@ def in_thread(function: Callable[[], object]) -> None:
         threads.submit(function).result()
 
 
-def test_a_thread_writes_after_it_has_registered_the_data_source(
-    spark: SparkSession, bull: Bull, redis_url: str, prefix: str, tmp_path: Path
-) -> None:
+def test_a_thread_writes_after_it_has_registered_the_data_source(bull: Bull, queue: BullQueue, files: Files) -> None:
     def write() -> None:
-        frame = spark.range(3).selectExpr("to_json(struct(id)) AS data")
         with pytest.raises(Py4JJavaError, match="DATA_SOURCE_NOT_FOUND"):
-            bull.write(frame)
+            bull.write(bull.spark.range(3))
         assert bull.read().count() == 0, "a read needs no active session"
-        spark_bull.register(spark)
-        bull.write(frame)
-        frame.write.json(str(tmp_path / "frames"))
-        frames = spark.readStream.schema("data STRING").json(str(tmp_path / "frames"))
-        stream = frames.writeStream.format("bull").options(**bull.options, queue="q")
-        stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        assert stream.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+        spark_bull.register(bull.spark)
+        bull.write(bull.spark.range(3))
+        files.put(1, 2, 3)
+        files.write()
 
     in_thread(write)
-    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
-        assert queue.counts()["wait"] == 6
+    assert queue.counts()["wait"] == 6
 
 
 def test_a_worker_runs_in_a_thread(queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str) -> None:

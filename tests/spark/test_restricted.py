@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -13,11 +13,10 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, Worker
-from spark_bull.spark.platform.requirements import start_query
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, collected
 from tests.support.managed import managed
 from tests.support.redis_servers import PASSWORD, RedisCluster, rules
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.wait import wait_until
 
 #: One slot of a cluster.
 PREFIX: Final = "{test-p}"
@@ -65,12 +64,7 @@ def test_all_verbs_work(spark: SparkSession, urls: Urls, tmp_path: Path) -> None
                 wait_until(lambda number=number: queue.counts()["completed"] == number * JOBS, "all jobs to complete")
                 assert worker.status().state == "running"
         assert Bull(spark, urls["inspect"], PREFIX).read(schema="id STRING").count() == 2 * JOBS
-        reader = spark.readStream.format("bull").options(url=urls["collect"], prefix=PREFIX, queue="q")
-        results = reader.option("startingOffsets", "earliest").load()
-        writer = results.writeStream.format("memory").queryName("restricted")
-        query: Any = start_query(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start)
-        assert query.awaitTermination(PATIENCE_S)
-        rows = spark.table("restricted").collect()
+        rows = collected(Bull(spark, urls["collect"], PREFIX).stream(startingOffsets="earliest"), tmp_path)
         assert sorted(int(row.id) for row in rows) == list(range(1, 2 * JOBS + 1))
         values = Counter((row.state, row.returnvalue) for row in rows)
         assert values == {("completed", str(n)): 2 for n in range(1, JOBS + 1)}

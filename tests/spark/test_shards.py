@@ -12,8 +12,7 @@ from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, EmbeddedRedis, OptionError, Promoter, Worker, shard_names, write_results
 from spark_bull.spark.dispatch.features.routing import shard_of
-from spark_bull.spark.platform.requirements import start_query
-from tests.spark.conftest import Bull, Files
+from tests.spark.conftest import Bull, Files, collected
 from tests.support.redis_servers import RedisCluster
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -89,11 +88,8 @@ def test_all_verbs_take_the_logical_queue(sharded: Bull, tmp_path: Path) -> None
     results = write_results(sharded.spark, record.id, queue="q", timeout_s=PATIENCE_S, options=options)
     assert sorted(int(row["returnvalue"]) for row in results.collect()) == [*range(JOBS)]
 
-    stream = sharded.spark.readStream.format("bull").options(**sharded.options, queue="q", shards=str(SHARDS)).load()
-    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    start_query(lambda: writer.trigger(availableNow=True).start(str(tmp_path / "results"))).awaitTermination()
-    found = sharded.spark.read.parquet(str(tmp_path / "results"))
-    assert sorted(int(row["returnvalue"]) for row in found.collect()) == [-1, *range(JOBS)]
+    found = collected(sharded.stream(shards=SHARDS), tmp_path)
+    assert sorted(int(row["returnvalue"]) for row in found) == [-1, *range(JOBS)]
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
@@ -156,9 +152,7 @@ def test_what_shards_can_not_keep_is_refused(bull: Bull, own_redis: Callable[...
     with pytest.raises(OptionError, match="expected no `limiter` with `shards`: a limit holds within one shard"):
         Worker(bull.spark, "q", echo, shards=SHARDS, limiter={"max": 1, "duration": 1}, **arguments(bull))
     with pytest.raises(Exception, match=r"with mode=manage: give the name of one shard, such as mail\{0\}, as `queue`"):
-        rows.selectExpr("'1' AS id").write.format("bull").options(**bull.options, shards=SHARDS, mode="manage").mode(
-            "append"
-        ).save()
+        bull.write(rows.selectExpr("'1' AS id"), None, shards=SHARDS, mode="manage")
     with pytest.raises(Exception, match=r"to have shards, as shards=auto says, found no key of none\{0\}"):
         bull.read("none", shards="auto").count()
     urls = f"{bull.options['url']} {own_redis().url}"

@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob, RawJson
@@ -99,7 +98,7 @@ def test_columns_may_be_numbers(bull: Bull, assert_alike: Callable[..., None]) -
 def test_an_option_is_the_default_of_all_rows(bull: Bull, assert_alike: Callable[..., None], dialect: str) -> None:
     rows = [(1, None, None, LONG_AGO), (2, 9, "__default__", LONG_AGO)]
     frame = bull.spark.createDataFrame(rows, "n INT, attempts INT, name STRING, timestamp LONG").coalesce(1)
-    more: dict[str, Any] = {} if dialect == "bull-1" else {"name": "send", "priority": 4}
+    more: dict[str, Any] = {"delay": HOUR} if dialect == "bull-1" else {"name": "send", "priority": 4}
     options: dict[str, Any] = {
         **more,
         "attempts": 2,
@@ -121,9 +120,3 @@ def test_an_option_is_the_default_of_all_rows(bull: Bull, assert_alike: Callable
     }
     second = NewJob({"n": 2}, **{**common, "attempts": 9, "name": "__default__"})
     assert_alike(dialect, [NewJob({"n": 1}, attempts=2, **common), second])
-
-
-def test_the_delay_may_be_an_option(spark: SparkSession, bull: Bull, assert_alike: Callable[..., None]) -> None:
-    frame = spark.range(0, 2, numPartitions=1).selectExpr("id AS n", f"{LONG_AGO}L AS timestamp")
-    bull.write(frame, protocol="bullmq", jobColumns="timestamp", delay=HOUR)
-    assert_alike("bullmq", [NewJob({"n": n}, timestamp=LONG_AGO, delay=HOUR) for n in range(2)])

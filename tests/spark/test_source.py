@@ -6,6 +6,7 @@ import re
 import tracemalloc
 from collections.abc import Callable
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader, slices_of
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.schemas import SCHEMAS
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, collected
 
 NOW = 1_700_000_000_000
 OpenQueue = Callable[..., BullQueue]
@@ -98,23 +99,6 @@ def test_a_narrower_schema_reads_only_its_fields(bull: Bull, opened: OpenQueue, 
     assert asked == [["ats", "attemptsMade"], ["timestamp", "attemptsMade", "atm"]]
 
 
-#: Schemas that are wrong, and what is said.
-WRONG_SCHEMAS = [
-    (
-        "id STRING, attempsMade INT",
-        r"no column `attempsMade` \(did you mean `attemptsMade`\?\); it has: queue STRING",
-    ),
-    ("id STRING, opts STRUCT<a: INT>", "expected column `opts` of view `jobs` to be STRING, got: STRUCT<A:INT>"),
-    ("delay INT", "expected column `delay` of view `jobs` to be BIGINT, got: INT"),
-]
-
-
-def test_a_schema_with_unknown_columns_or_wrong_types_is_refused(bull: Bull) -> None:
-    for schema, message in WRONG_SCHEMAS:
-        with pytest.raises(PySparkException, match=message):
-            bull.read(schema=schema).collect()
-
-
 def test_payloads_have_the_type_that_is_given_or_inferred(bull: Bull, opened: OpenQueue) -> None:
     mine = opened()
     mine.add_many([NewJob({"to": "ada", "n": 1}), NewJob({"to": "bob", "n": "many"}), NewJob([1])])
@@ -127,17 +111,13 @@ def test_payloads_have_the_type_that_is_given_or_inferred(bull: Bull, opened: Op
         ("2", "bob", None, False, None),
         ("3", None, None, True, None),
     ]
+    in_schema = bull.read(schema="id STRING, data STRUCT<to: STRING>").where("id = '1'")
+    assert in_schema.select("data.to").collect() == [("ada",)]
     assert dict(bull.read(payloadSchema="infer").dtypes)["data"] == "string"
     mine.remove("3")
     inferred = bull.read(payloadSchema="infer")
     assert dict(inferred.dtypes)["data"] == "struct<to:string,n:string>"
     assert sorted(row["n"] for row in inferred.select("data.n").collect()) == ["1", "many"]
-
-
-def test_a_schema_of_the_user_may_have_types_of_payloads(bull: Bull, opened: OpenQueue) -> None:
-    opened().add({"to": "ada", "tags": ["a", "b"]})
-    frame = bull.read(schema="id STRING, data STRUCT<tags: ARRAY<STRING>>")
-    assert frame.select("data.tags").collect()[0]["tags"] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -157,21 +137,6 @@ def test_payloads_can_be_read_and_written_as_variants(
     bull.write(frame.selectExpr("data", "'copy-' || id AS jobId").coalesce(1), "copies", protocol="bullmq")
     with opened("copies") as copies:
         assert [copies.job(f"copy-{number}").data for number in range(1, 6)] == payloads
-
-
-#: Types of payloads that are wrong, and what is said.
-WRONG_TYPES: list[tuple[dict[str, object], str]] = [
-    ({"payloadSchema": "infer"}, "expected jobs to infer `payloadSchema` from, got none with `data`"),
-    ({"returnSchema": "infer"}, "expected jobs to infer `returnSchema` from, got none with `returnvalue`"),
-    ({"payloadSchema": "n INT", "view": "counts"}, "expected no `payloadSchema` with view=counts"),
-    ({"payloadSchema": "n WHAT"}, "WHAT"),
-]
-
-
-def test_a_wrong_type_of_payloads_is_an_error(bull: Bull) -> None:
-    for options, message in WRONG_TYPES:
-        with pytest.raises(PySparkException, match=message):
-            bull.read("nobody", **options)
 
 
 def test_states_and_job_ids_select_jobs(bull: Bull, opened: OpenQueue) -> None:
@@ -214,17 +179,6 @@ def test_a_reused_frame_reads_the_queue_again(bull: Bull, opened: OpenQueue, cli
     assert ids(frame) == sorted(str(n) for n in range(1, 201) if n != 7)
 
 
-def test_the_slices_of_many_small_queues_have_jobs(bull: Bull, opened: OpenQueue) -> None:
-    """The ids are the same in all queues."""
-    count, partitions = 40, 4
-    for n in range(count):
-        opened(f"q{n}").add({})
-    reader = batch_reader({**bull.options, "queue": "*", "numPartitions": str(partitions)}, SCHEMAS["jobs"])
-    sizes = [sum(batch.num_rows for batch in reader.read(part)) for part in reader.partitions()]
-    assert sum(sizes) == count
-    assert count // partitions // 2 <= min(sizes) <= max(sizes) <= 2 * count // partitions
-
-
 @pytest.mark.parametrize(("queues", "jobs", "partitions"), [(1_002, 999, 4), (1_200, 9, 4), (1, 20_000, 100)])
 def test_slices_are_about_equal(queues: int, jobs: int, partitions: int) -> None:
     ids = [b"%d" % n for n in range(1, jobs + 1)]
@@ -234,15 +188,6 @@ def test_slices_are_about_equal(queues: int, jobs: int, partitions: int) -> None
             sizes[part.number] += sum(part._replace(queue=f"q{number}").selects(ids))
     assert sum(sizes) == queues * jobs
     assert max(sizes) <= 2 * min(sizes)
-
-
-def test_a_temporary_view_can_be_queried_with_sql(bull: Bull, opened: OpenQueue) -> None:
-    opened().add_many([NewJob({"amount": n}) for n in range(5)])
-    bull.view_of("jobs")
-    (row,) = bull.spark.sql(
-        "SELECT state, sum(get_json_object(data, '$.amount')) AS amount FROM jobs WHERE id <> '5' GROUP BY state"
-    ).collect()
-    assert tuple(row) == ("wait", 0 + 1 + 2 + 3)
 
 
 def test_the_view_counts_has_a_row_per_queue_and_state(bull: Bull, opened: OpenQueue) -> None:
@@ -278,7 +223,6 @@ def test_the_view_queues_has_a_row_per_queue_that_shows_how_busy_it_is(
 
 
 def test_the_view_metrics_has_a_row_per_minute_and_state(bull: Bull, opened: OpenQueue, client: Redis) -> None:
-    opened("c", "bull-1").add(1)
     for name, protocol in (("a", "bull"), ("b", "bullmq")):
         opened(name, protocol).add(1)
         keys = opened(name, protocol).handle.keys
@@ -289,8 +233,6 @@ def test_the_view_metrics_has_a_row_per_minute_and_state(bull: Bull, opened: Ope
     rows = [(row.queue, row.state, f"{row.minute:%Y-%m-%d %H:%M}", row.jobs, row.total) for row in frame.collect()]
     assert rows == [(name, "failed", minute, jobs, 9) for name in ("a", "b") for minute, jobs in minutes]
     assert bull.read("a", view="metrics", states="completed").collect() == []
-    with pytest.raises(PySparkException, match="expected a queue of Bull 4 or BullMQ: workers of bull-1 keep no"):
-        bull.read("c", view="metrics").collect()
 
 
 def test_the_view_stats_has_a_row_per_queue_and_name(bull: Bull, opened: OpenQueue, client: Redis) -> None:
@@ -310,10 +252,6 @@ def test_the_view_stats_has_a_row_per_queue_and_name(bull: Bull, opened: OpenQue
     assert (rows["b", "send"].addedPerSecond, rows["b", "send"].addedOverMs) == (4 / 3_600, 3_600_000)
     assert rows["b", None].oldestWaitingMs >= 0
     assert not rows["b", None].isEstimate
-    with pytest.raises(PySparkException, match="expected `windowMs` with `view=stats`, got: view=counts"):
-        bull.read("b", view="counts", windowMs=5)
-    with pytest.raises(PySparkException, match="did you mean `windowMs`"):
-        bull.read("b", view="stats", windowsMs=5)
 
 
 def test_the_view_writes_has_a_row_per_write(bull: Bull) -> None:
@@ -338,29 +276,27 @@ def test_the_view_logs_has_a_row_per_line(bull: Bull, opened: OpenQueue, client:
     assert [row["line"] for row in bull.read(view="logs", jobIds="1").orderBy("line").collect()] == list(range(2500))
 
 
-def test_the_view_dependencies_has_a_row_per_child(bull: Bull, opened: OpenQueue) -> None:
-    parents = opened("a")
-    for n in range(3):
-        pages = [FlowJob({}, job_id=f"c{n}{i}", queue="pages") for i in range(n)]
-        parents.add_flow(FlowJob({}, job_id=f"p{n}", children=pages))
-    opened("old", protocol="bull").add({})
-    rows = [tuple(row) for row in bull.read("a,*", view="dependencies").orderBy("childId").collect()]
-    assert rows == [("a", p, "pages", c, "unprocessed", None) for p, c in (("p1", "c10"), ("p2", "c20"), ("p2", "c21"))]
-    assert bull.read("a", view="dependencies", jobIds="p2", schema="childId STRING").count() == 2
-    with pytest.raises(PySparkException, match="jobs of bull have no children"):
-        bull.read("old", view="dependencies").collect()
-
-
-def test_the_view_flows_has_a_row_per_job_of_each_flow(bull: Bull, opened: OpenQueue) -> None:
+def test_the_views_dependencies_and_flows_have_a_row_per_child_and_per_job_of_a_flow(
+    bull: Bull, opened: OpenQueue
+) -> None:
     parents = opened("a")
     for n in (1, 2):
         words = [FlowJob({}, job_id=f"w{n}", queue="words")]
         parents.add_flow(FlowJob({}, job_id=f"p{n}", children=[FlowJob({}, job_id=f"c{n}", children=words)]))
     parents.add({}, job_id="plain")
     opened("old", protocol="bull").add({})
-    columns = ("queue", "id", "depth", "jobQueue", "jobId", "parentId", "dependency", "children", "state")
-    rows = [tuple(row) for row in bull.read("a,old*", view="flows").select(*columns).orderBy("id", "depth").collect()]
+    rows = [tuple(row) for row in bull.read("a,*", view="dependencies").orderBy("id").collect()]
     assert rows == [
+        ("a", parent, queue, child, "unprocessed", None)
+        for parent, queue, child in (("c1", "words", "w1"), ("c2", "words", "w2"), ("p1", "a", "c1"), ("p2", "a", "c2"))
+    ]
+    assert bull.read("a", view="dependencies", jobIds="p2", schema="childId STRING").collect() == [("c2",)]
+    with pytest.raises(PySparkException, match="jobs of bull have no children"):
+        bull.read("old", view="dependencies").collect()
+
+    columns = ("queue", "id", "depth", "jobQueue", "jobId", "parentId", "dependency", "children", "state")
+    flows = [tuple(row) for row in bull.read("a", view="flows").select(*columns).orderBy("id", "depth").collect()]
+    assert flows == [
         row
         for n in (1, 2)
         for row in (
@@ -369,11 +305,8 @@ def test_the_view_flows_has_a_row_per_job_of_each_flow(bull: Bull, opened: OpenQ
             ("a", f"p{n}", 2, "words", f"w{n}", f"c{n}", "unprocessed", 0, "wait"),
         )
     ]
-    assert bull.read("a", view="flows", jobIds="c1,plain").count() == 3
-    assert bull.read("a", view="flows", maxDepth="1").count() == 2
-    assert bull.read("a", view="flows", maxJobs="2").count() == 4
-    with pytest.raises(PySparkException, match="jobs of bull have no children"):
-        bull.read("old", view="flows").collect()
+    for options, count in (({"jobIds": "c1,plain"}, 3), ({"maxDepth": 1}, 2), ({"maxJobs": 2}, 4)):
+        assert bull.read("a", view="flows", **options).count() == count
 
 
 def test_the_view_workers_has_a_row_per_connected_worker(bull: Bull, opened: OpenQueue, redis_url: str) -> None:
@@ -389,6 +322,20 @@ def test_the_view_workers_has_a_row_per_connected_worker(bull: Bull, opened: Ope
         client.close()
 
 
+def test_the_view_events_has_a_row_per_event_and_each_is_once_in_a_stream_that_is_started_again(
+    bull: Bull, opened: OpenQueue, tmp_path: Path
+) -> None:
+    queue = opened()
+    for n in range(2):
+        queue.publish("tick", {"n": n, "jobId": str(n)})
+    kept = bull.read(view="events", schema="timestamp TIMESTAMP, jobId STRING, fields MAP<STRING,STRING>").collect()
+    assert [(row.jobId, row.fields) for row in kept] == [("0", {"n": "0"}), ("1", {"n": "1"})]
+    assert bull.stream(view="events").schema == SCHEMAS["events"]
+    for known in (["0", "1"], ["0", "1", "2"]):
+        assert sorted(row.fields["n"] for row in collected(bull.stream(view="events"), tmp_path)) == known
+        queue.publish("tick", {"n": 2})
+
+
 #: Options that are wrong, and what is said.
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"queue": None}, "expected the option `queue`.*CREATE TEMPORARY VIEW"),
@@ -397,6 +344,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"stats": "wait"}, r"unknown option `stats` \(did you mean `states`\?\)"),
     ({"delivery": "exactly-once"}, "option `delivery` is for writes, not for reads"),
     ({"numPartitions": 0}, "expected `numPartitions` to be"),
+    ({"schema": "attempsMade INT"}, r"no column `attempsMade` \(did you mean `attemptsMade`\?\); it has: queue"),
+    ({"schema": "opts STRUCT<a: INT>"}, "expected column `opts` of view `jobs` to be STRING, got: STRUCT<A:INT>"),
+    ({"schema": "delay INT"}, "expected column `delay` of view `jobs` to be BIGINT, got: INT"),
+    ({"payloadSchema": "infer"}, "expected jobs to infer `payloadSchema` from, got none with `data`"),
+    ({"returnSchema": "infer"}, "expected jobs to infer `returnSchema` from, got none with `returnvalue`"),
+    ({"payloadSchema": "n INT", "view": "counts"}, "expected no `payloadSchema` with view=counts"),
+    ({"payloadSchema": "n WHAT"}, "WHAT"),
+    ({"view": "counts", "windowMs": 5}, "expected `windowMs` with `view=stats`, got: view=counts"),
     ({"url": "redis://:s3cret@localhost:1/0", "retryMs": 0}, r"expected Redis at redis://localhost:1/0, got none"),
 ]
 

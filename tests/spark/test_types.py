@@ -82,21 +82,9 @@ def test_udfs_and_functions_of_data_frames_get_the_values(bull: Bull, queue: Bul
     given = processors()
     for processor, schema in ((given, dict.fromkeys(given, DDL)), (given["udf"], DDL), (given["frame"], DDL)):
         queue.add_many(NewJob(RawJson(PAYLOAD), name) for name in given)
-        with Worker(
-            bull.spark,
-            "q",
-            processor,
-            payload_schema=schema,
-            slots=1,
-            progress=False,
-            protocol="bullmq",
-            **bull.options,
-        ):
-            wait_until(
-                lambda: sum(queue.counts()[state] for state in ("completed", "failed")) == len(given), "the jobs to end"
-            )
+        options = {"slots": 1, "progress": False, "protocol": "bullmq", **bull.options}
+        with Worker(bull.spark, "q", processor, payload_schema=schema, **options):
+            wait_until(lambda: not queue.counts()["wait"] and not queue.counts()["active"], "the jobs to end")
         assert [job.failed_reason for job in queue.page("failed")] == []
-        assert [(job.name, job.returnvalue) for job in queue.page("completed")] == [
-            (job.name, EXPECTED) for job in queue.page("completed")
-        ]
+        assert {job.name: job.returnvalue for job in queue.page("completed")} == dict.fromkeys(given, EXPECTED)
         queue.clean(0, 0, "completed")

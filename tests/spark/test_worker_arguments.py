@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
-from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from redis import Redis
@@ -59,8 +58,8 @@ GIVEN: dict[str, Any] = {
 }
 #: Arguments that a UDF does not support; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
 FUNCTIONS_ONLY = {"concurrency": 5, "setup": 5, "extend_timeout_on_progress": True}
-#: Arguments whose effects conformance/test_chunks.py and test_worker_concurrency.py show; test_worker.py the effects
-#: of `env` and `retry`, test_shards.py the effect of `shards`, test_elastic_slots.py the effect of `target_wait_s`,
+#: Arguments whose effects conformance/test_chunks.py shows; test_worker.py the effects of `env`, `max_started` and
+#: `retry`, test_shards.py the effect of `shards`, test_elastic_slots.py the effect of `target_wait_s`,
 #: conformance/test_follow_ups.py the effect of `dead_letter_queue`.
 ELSEWHERE = frozenset(
     ("min_chunk", "chunk_wait_ms", "max_started", "env", "shards", "retry", "target_wait_s", "dead_letter_queue")
@@ -103,22 +102,15 @@ def life(spark: SparkSession, client: Redis, redis_url: str) -> Iterator[Life]:
 def live(spark: SparkSession, client: Redis, url: str, prefix: str) -> Life:
     locks = f"{prefix}:q:*:lock"
 
-    @f.pandas_udf("struct<jobs: int, task: int, lock: long, n: long>")
+    @f.pandas_udf("struct<jobs: int, lock: long, n: long>")
     def process(kind: pd.Series, n: pd.Series) -> pd.DataFrame:
         if "slow" in set(kind):
             time.sleep(600)
         if "bad" in set(kind):
             raise ValueError("bad")
-        context = TaskContext.get()
-        assert context is not None
         with Redis.from_url(url) as redis:
             lock = max(redis.pttl(key) for key in redis.scan_iter(match=locks, count=1000))
-        row = {
-            "jobs": len(n),
-            "task": context.partitionId(),
-            "lock": lock,
-        }
-        return pd.DataFrame([{**row, "n": one} for one in n])
+        return pd.DataFrame([{"jobs": len(n), "lock": lock, "n": one} for one in n])
 
     queue = BullQueue("q", url=url, prefix=prefix, protocol="bullmq")
     # The job of a worker that has died.

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_bull import BullQueue, write_results
-from spark_bull.spark.platform.requirements import start_query
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, collected
 from tests.support.wait import PATIENCE_S
 from tests.support.worker import OurWorker
 
@@ -37,10 +35,7 @@ def test_the_results_of_a_write_are_rows_and_other_jobs_are_not(
         assert (rows["2"].state, rows["2"].returnvalue) == ("completed", "[1]")
         assert (rows["3"].state, rows["3"].failedReason) == ("failed", "scripted failure 1")
 
-        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "check"))
-        query: Any = start_query(lambda: writer.trigger(availableNow=True).start(str(tmp_path / "rows")))
-        query.awaitTermination()
-        streamed = spark.read.parquet(str(tmp_path / "rows")).collect()
+        streamed = collected(stream, tmp_path)
         assert {row.id: (row.state, row.returnvalue, row.failedReason) for row in streamed} == {
             row.id: (row.state, row.returnvalue, row.failedReason) for row in rows.values()
         }
@@ -57,21 +52,13 @@ def test_the_results_of_a_write_are_rows_and_other_jobs_are_not(
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_a_write_keeps_the_ids_of_flows_and_of_jobs_that_tasks_add(
-    spark: SparkSession, bull: Bull, redis_url: str, delivery: str
-) -> None:
-    prefix, options = bull.options["prefix"], {"keepIds": True, "delivery": delivery, "protocol": "bullmq"}
-    flows = [("{}", [("{}", "c")]), ("{}", [])]
-    bull.write(
-        spark.createDataFrame(flows, "data STRING, children ARRAY<STRUCT<data STRING, queue STRING>>"), **options
-    )
-    bull.write(spark.createDataFrame([("own",), (None,)], "jobId STRING").selectExpr("'{}' data", "jobId"), **options)
-    with BullQueue("q", url=redis_url, prefix=prefix) as q, BullQueue("c", url=redis_url, prefix=prefix) as c:
-        first, second = q.writes()
-        with OurWorker(q.handle), OurWorker(c.handle):
-            found = write_results(spark, first.id, queue="c,q", timeout_s=PATIENCE_S, options=bull.options).collect()
-            others = write_results(spark, second.id, queue="q", timeout_s=PATIENCE_S, options=bull.options).collect()
+def test_a_write_keeps_the_ids_of_flows_and_of_jobs_that_tasks_add(bull: Bull, queue: BullQueue, delivery: str) -> None:
+    flows = [("own", [("{}", "c")]), (None, [])]
+    frame = bull.spark.createDataFrame(flows, "jobId STRING, children ARRAY<STRUCT<data STRING, queue STRING>>")
+    queue.add({})
+    bull.write(frame.selectExpr("'{}' AS data", "*"), keepIds=True, delivery=delivery, protocol="bullmq")
+    (record,) = queue.writes()
+    with BullQueue("c", **bull.options) as c, OurWorker(queue.handle), OurWorker(c.handle):
+        found = write_results(bull.spark, record.id, queue="c,q", timeout_s=PATIENCE_S, options=bull.options).collect()
     assert sorted((row.queue, row.state) for row in found) == [("c", "completed"), *[("q", "completed")] * 2]
-    assert "own" in {row.id for row in others}
-    assert [row.state for row in others] == ["completed"] * 2
-    assert not {row.id for row in others} & {row.id for row in found}
+    assert "own" in {row.id for row in found}
