@@ -93,26 +93,6 @@ def test_a_large_outcome_is_settled_before_the_next_job_of_its_chunk_starts(
     assert settled == [0, 0, 2]
 
 
-def test_a_small_result_is_settled_when_the_next_function_runs_as_the_process_is_to_end(
-    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Results that are recorded together are not known to the loop yet."""
-    monkeypatch.setattr("spark_bull.run.job.job_runner.TOGETHER_S", float("inf"))
-    add(queue, 2)
-    plan = OurWorker(queue.handle, lock_ms=FOREVER_MS).plan
-    with SlotQueue(plan, plan.queues[0], 0, SlotStats(), Failures(), {}, None, None) as slot:
-        claim = slot.work(None, 2)
-
-        def process(job: RunningJob) -> None:
-            if job.id == claim.jobs[1].id:
-                slot.end()
-                slot.return_held()
-
-        list(FunctionRunner(process)(slot.running(claim.jobs, claim.token), slot.keeper.lost))
-    assert [job.id for job in queue.page("completed")] == [claim.jobs[0].id]
-    assert [job.id for job in queue.page("wait")] == [claim.jobs[1].id]
-
-
 @pytest.mark.parametrize("is_coroutine", [False, True])
 def test_functions_of_a_chunk_end_when_their_jobs_are_returned(queue: BullQueue, is_coroutine: bool) -> None:
     """As when a worker on the driver no longer waits for them."""

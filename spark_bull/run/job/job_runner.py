@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock, get_ident, main_thread
-from types import FrameType, NoneType
+from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from spark_bull.core.clock import monotonic_s
@@ -27,15 +27,8 @@ from spark_bull.run.job.running_job import RunningJob
 
 #: Interval at which an error is raised again, in case the processor swallowed it.
 RAISE_AGAIN_S: Final = 1.0
-#: Small results of functions are yielded together for this time, s: to record each alone costs more than a short
-#: function. Others are yielded at once, as they may have to be settled before the next job starts.
-TOGETHER_S: Final = 0.01
-_SMALL: Final = frozenset({NoneType, bool, int, float})
 #: The timer may be early by less than this.
 _TIMER_SLACK_S: Final = 0.001
-
-Argument = TypeVar("Argument")
-Value = TypeVar("Value")
 
 _jobs: Sequence[RunningJob] = ()
 _limit_ms = 0
@@ -67,10 +60,8 @@ def handling_alarms() -> Iterator[None]:
             signal.signal(signal.SIGALRM, previous)
 
 
-def interruptible(
-    jobs: Sequence[RunningJob], limit_ms: int, function: Callable[[Argument], Value], argument: Argument
-) -> Value:
-    """Returns function(argument); see also `in_this_process`.
+def interruptible(jobs: Sequence[RunningJob], limit_ms: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Returns function(*arguments); see also `in_this_process`.
 
     In the main thread it raises JobTimeout in the function after `limit_ms` (0: never), and JobCancelled when one of
     these jobs is cancelled, again every second until the function ends. In other threads it does neither.
@@ -78,15 +69,15 @@ def interruptible(
     global _jobs, _limit_ms, _deadline
     if get_ident() != _thread_id:
         if not limit_ms or get_ident() != main_thread().ident:
-            return in_this_process(function, argument)
+            return in_this_process(function, *arguments)
         with handling_alarms():
-            return interruptible(jobs, limit_ms, function, argument)
+            return interruptible(jobs, limit_ms, function, *arguments)
     _jobs = jobs
     try:
         if limit_ms:
             _limit_ms, _deadline = limit_ms, monotonic_s() + limit_ms / 1000 - _TIMER_SLACK_S
             signal.setitimer(signal.ITIMER_REAL, limit_ms / 1000, RAISE_AGAIN_S)
-        return in_this_process(function, argument)
+        return in_this_process(function, *arguments)
     finally:
         _jobs = ()
         if limit_ms:
@@ -147,8 +138,8 @@ class JobExpired(Exception):
 class Runner(Protocol):
     """Runs jobs and yields their results, JobExpired for a job that has expired. Picklable, except on the driver.
 
-    The results of a list may be settled before the other jobs end. `one_by_one`: whether jobs run in order, none while
-    results are yielded, so that the rest can be returned to the queue.
+    The results of a list became known together; they may be settled before the other jobs end. `one_by_one`: whether
+    each result is yielded before the next job starts, in order, so that the rest can be returned to the queue.
     `may_end_process`: whether a job can end the process of the slot, so that one that has stalled runs alone; it calls
     `begin` of such a job. Jobs whose id is in `lost` when they would start have lost their lock and are skipped.
     """
@@ -222,42 +213,34 @@ class FunctionRunner(Runner):
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
         only = None if isinstance(self.processor, Mapping) else self.processor
-        # When the process is to end, another thread finds there what is not yielded yet.
-        ended = jobs[0].ended if jobs and jobs[0].ended is not None else {}
         opts, limit_ms = None, 0
-        yield_at = monotonic_s() + TOGETHER_S
         for job in jobs:
             claimed = job.claimed
             job_id = claimed.id
             if job_id in lost:
                 continue
-            value: Any = None
-            error: BaseException | None = job.cancellation
+            if job.cancellation is not None:
+                yield (Result(job, None, job.cancellation),)
+                continue
             # Few jobs expire, and an attribute is read faster than a property.
-            if error is None and job.expires_s is not None and job.has_expired:
-                error = JobExpired()
-            if error is None:
-                # Jobs that follow each other have mostly the same options.
-                if claimed.opts is not opts:
-                    opts = claimed.opts
-                    limit_ms = self._limit_of(opts)
-                job.begin(limit_ms, extends=self.progress_extends)
-                if job_id in lost:
-                    # As the process is to end, another thread has returned the job before it began.
-                    continue
-                try:
-                    value = interruptible((job,), limit_ms, only or self.function_for(job), job)
-                except BaseException as raised:
-                    raise_if_interrupted()
-                    error = raised
-            ended[job_id] = new_result((job, value, error))
-            if error is not None or type(value) not in _SMALL or monotonic_s() >= yield_at:
-                yield [*ended.values()]
-                ended.clear()
-                yield_at = monotonic_s() + TOGETHER_S
-        if ended:
-            yield [*ended.values()]
-            ended.clear()
+            if job.expires_s is not None and job.has_expired:
+                yield (Result(job, None, JobExpired()),)
+                continue
+            # Jobs that follow each other have mostly the same options.
+            if claimed.opts is not opts:
+                opts = claimed.opts
+                limit_ms = self._limit_of(opts)
+            job.begin(limit_ms, extends=self.progress_extends)
+            if job_id in lost:
+                # As the process is to end, another thread has returned the job before it began.
+                continue
+            try:
+                value = interruptible((job,), limit_ms, only or self.function_for(job), job)
+            except BaseException as error:
+                raise_if_interrupted()
+                yield (Result(job, None, error),)
+            else:
+                yield (new_result((job, value, None)),)
 
 
 class Abandoned(Exception):

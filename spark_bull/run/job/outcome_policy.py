@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType, NoneType
+from types import ModuleType
 from typing import Any, Final
 
 from spark_bull.core.dialects.base import Dialect, json_text
@@ -97,38 +97,6 @@ class OutcomePolicy:
     strategy: BackoffStrategy | None = None
     retry: RetryRules = field(default_factory=dict)
     dead_letter_queue: str | None = None
-
-    def record_all(
-        self, outcomes: Outcomes, dialect: Dialect, results: Sequence[Result], now: int, most_bytes: int
-    ) -> int:
-        """Adds results of jobs of one queue until the outcomes are large; returns how many were added. Never raises."""
-        added = self._complete_plain(outcomes, dialect, results, most_bytes) if len(results) > 1 else 0
-        if not added:
-            for result in results:
-                self.record(outcomes, dialect, result, now)
-                added += 1
-                if outcomes.is_large(most_bytes):
-                    break
-        return added
-
-    def _complete_plain(self, outcomes: Outcomes, dialect: Dialect, results: Sequence[Result], most_bytes: int) -> int:
-        """Does the same in columns if all results are values without follow-ups, stored as they are; else returns 0."""
-        jobs, values, errors = zip(*results, strict=True)
-        if {*map(type, errors)} != {NoneType} or not jobs[0].handle.payloads.is_plain:
-            return 0
-        if any(job.follow_ups for job in jobs):
-            return 0
-        try:
-            texts = _texts(dialect, values, most_bytes - outcomes.size)
-        except NoReturnValue:
-            return 0
-        claimed = [job.claimed for job in jobs[: len(texts)]]
-        keeps = {
-            opts: keep_of(dialect, opts, "removeOnComplete", self.keep_completed)
-            for opts in {job.opts for job in claimed}
-        }
-        outcomes.complete_all([job.id for job in claimed], texts, [keeps[job.opts] for job in claimed])
-        return len(texts)
 
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
         """Adds one result to the outcomes. now: time of Redis, ms since 1970. Never raises."""
@@ -223,21 +191,6 @@ def returnvalue_text(dialect: Dialect, value: Any) -> str:
             "store the result elsewhere and return its location"
         )
     return "" if text in dialect.unwritten_results else text
-
-
-def _texts(dialect: Dialect, values: Sequence[Any], most: int) -> list[str]:
-    """The values as `returnvalue_text`, up to the one with which they have more characters than `most`."""
-    if {*map(type, values)} == {NoneType}:
-        text = returnvalue_text(dialect, None)
-        return [text] * min(len(values), max(0, most) // len(text) + 1 if text else len(values))
-    texts, size = list[str](), 0
-    for value in values:
-        text = returnvalue_text(dialect, value)
-        texts.append(text)
-        size += len(text)
-        if size > most:
-            break
-    return texts
 
 
 def _kept_value(job: RunningJob, text: str) -> str:

@@ -44,7 +44,6 @@ class RunningJob:
       lost: ids of the jobs of the queue whose locks were found to be lost; grows while the job runs.
       state: what the worker's `setup` has made for the slot.
       begun: receives the id of the job when its function is called.
-      ended: receives results of jobs whose outcomes are not recorded yet; by job id.
       expires_s: when the job expires if it has not started, on the monotonic clock, s; None: never.
     """
 
@@ -73,15 +72,12 @@ class RunningJob:
         lost: Collection[str] = (),
         state: Any = None,
         begun: set[str] | None = None,
-        ended: dict[str, Any] | None = None,
         expires_s: float | None = None,
     ) -> None:
         self.claimed = claimed
         #: The queue, as the worker accesses it.
         self.handle = handle
         self._begun = begun
-        #: Results that are not recorded yet, of all jobs of the slot. For the worker.
-        self.ended = ended
         self._token = token
         self._lost = lost
         self._state = state

@@ -110,7 +110,7 @@ class Recorder:
     def __init__(self, plan: SlotPlan, queue: SlotQueue, token: str) -> None:
         self._queue = queue
         self._token = token
-        self._record_all = plan.policy.record_all
+        self._record = plan.policy.record
         self._dialect = queue.handle.dialect
         self._most_bytes = plan.chunk_bytes
         self._room = 0
@@ -118,21 +118,20 @@ class Recorder:
         #: Whether a part was filled by the size of its outcomes.
         self.is_large = False
 
-    def add(self, results: Sequence[Result], now: int) -> None:
+    def add(self, results: Iterable[Result], now: int) -> None:
         """Adds outcomes to the last part, or to further ones. now: time of Redis, ms since 1970."""
-        unsettled, added = self._queue.unsettled, 0
+        unsettled = self._queue.unsettled
         with unsettled.recording:
-            while added < len(results):
+            for result in results:
                 if not self._room:
                     self.part = unsettled.new_outcomes(self._token)
                     self.parts.append(self.part)
                     self._room = SCRIPT_JOBS
-                part, fitting = self.part, results[added : added + self._room]
-                recorded = self._record_all(part, self._dialect, fitting, now, self._most_bytes)
-                added, self._room = added + recorded, self._room - recorded
+                part = self.part
+                self._record(part, self._dialect, result, now)
+                self._room -= 1
                 if part.is_large(self._most_bytes):
                     self._room, self.is_large = 0, True
-            unsettled.ended.clear()
 
     def settle(self) -> None:
         """Settles what is recorded."""

@@ -262,7 +262,7 @@ class SlotQueue:
         if unsettled.begun:
             # An earlier attempt, whose lock was lost, may have begun here.
             unsettled.begun.difference_update(job.id for job in jobs)
-        handle, lost, state, begun, ended = self.handle, self.keeper.lost, self.state, unsettled.begun, unsettled.ended
+        handle, lost, state, begun = self.handle, self.keeper.lost, self.state, unsettled.begun
         running = [
             RunningJob(
                 job,
@@ -271,7 +271,6 @@ class SlotQueue:
                 lost,
                 state,
                 begun,
-                ended,
                 None if job.expire_at is None else self._calls.monotonic_of(job.expire_at),
             )
             for job in jobs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -81,12 +81,6 @@ class RecordingPolicy(OutcomePolicy):
     def is_full(self) -> bool:
         """Whether there were `most` attempts."""
         return self.recorded.attempts >= self.most
-
-    def record_all(
-        self, outcomes: Outcomes, dialect: Dialect, results: Sequence[Result], now: int, most_bytes: int
-    ) -> int:
-        self.record(outcomes, dialect, results[0], now)
-        return 1
 
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
         super().record(outcomes, dialect, result, now)

@@ -32,11 +32,9 @@ from spark_bull.core.model.outcomes import ClaimedJob, Delayed, Failed, Outcomes
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WorkOptions
 from spark_bull.run.job.job_options import job_options, keep_of, keep_rule
-from spark_bull.run.job.job_runner import JobExpired, Result
-from spark_bull.run.job.outcome_policy import NoReturnValue, OutcomePolicy, attempts_after, returnvalue_text
+from spark_bull.run.job.job_runner import JobExpired
+from spark_bull.run.job.outcome_policy import NoReturnValue, attempts_after, returnvalue_text
 from spark_bull.run.job.outcomes import Outcome, StatedOutcome, failure, outcome_of
-from spark_bull.run.job.running_job import RunningJob
-from tests.unit.run.job.test_follow_ups import running
 
 BULLMQ, BULL, BULL_1 = DIALECTS["bullmq"], DIALECTS["bull"], DIALECTS["bull-1"]
 
@@ -284,34 +282,3 @@ def test_wrong_rules_are_refused(wrong: object) -> None:
 @pytest.mark.parametrize(("opts", "rows"), [('{"kl": 3}', 3), ('{"keepLogs": 2}', 2), ("{}", 0)])
 def test_the_options_of_a_job_limit_its_log(opts: str, rows: int) -> None:
     assert job_options(opts).log_limit == rows
-
-
-VALUES = st.one_of(st.none(), st.integers(), st.text(), st.lists(st.none()), st.builds(object), st.just(RawJson("[1]")))
-ERRORS = st.sampled_from([None, None, None, UnrecoverableError("no"), ReturnedError(), JobExpired()])
-OPTS = st.sampled_from(["{}", '{"removeOnComplete":true}', '{"removeOnComplete":{"count":3}}', '{"removeOnFail":1}'])
-
-
-@given(
-    st.lists(st.tuples(VALUES, ERRORS, OPTS), min_size=1, max_size=20),
-    st.sampled_from(sorted(DIALECTS)),
-    st.integers(0, 60),
-)
-def test_results_that_are_recorded_together_have_the_same_outcomes_as_one_by_one(
-    ended: list[tuple[Any, BaseException | None, str]], protocol: str, most_bytes: int
-) -> None:
-    """Also the same number of them before the outcomes are large. Nothing else of a result is sent to Redis."""
-    handle, policy = running(protocol).handle, OutcomePolicy(keep_completed={"count": 5})
-    results = [
-        Result(RunningJob(ClaimedJob(str(number), opts=opts), handle), None if error else value, error)
-        for number, (value, error, opts) in enumerate(ended)
-    ]
-    together, alone = Outcomes("t"), Outcomes("t")
-    added = policy.record_all(together, handle.dialect, results, 1, most_bytes)
-    for count, result in enumerate(results, 1):
-        policy.record(alone, handle.dialect, result, 1)
-        if count < added:
-            assert not alone.is_large(most_bytes)
-        else:
-            break
-    assert together == alone
-    assert together.is_large(most_bytes) or added == len(results)
