@@ -1,6 +1,6 @@
 """Writes the generated tables of the documentation: options, commands, features of dialects and of PySpark.
 
-They are from core/options/table.py, core/dialects/features.py, spark/platform/capabilities.py and ops/cli.
+They are from core/options, core/dialects/features.py, spark/platform/capabilities.py and ops/cli.
 
 python tools/reference_pages.py
 """

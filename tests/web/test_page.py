@@ -223,7 +223,7 @@ def test_the_page_follows_the_queue(browser: Browser, site: Site) -> None:
     wait_until(lambda: browser.count(".chart canvas"), "a chart")
     browser.open("/queues/live/jobs/second")
     queue.remove("second")
-    browser.wait_for("job second of queue live does not exist")
+    browser.wait_for("expected a job second in queue live, found none")
     # The console has the status 404.
     browser.errors()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar, Final
 
 from spark_bull.core.keys import DEFAULT_PREFIX
@@ -99,6 +100,7 @@ def option(parse: values.Parser | None = None, default: Any = None) -> Any:
     return Option(parse, default)
 
 
+@cache
 def listed_texts(doc: str | None, title: str) -> dict[str, str]:
     """Returns what each name of a list in a docstring means, such as a parameter of the list `Parameters:`."""
     _, _, after = inspect.cleandoc(doc or "").partition(f"\n{title}:\n")

@@ -156,6 +156,7 @@ def redis_settings(options: Mapping[str, Any], extra: Mapping[str, str]) -> Redi
     """
     given = options["shard_urls"] or options["url"] or os.environ.get(URL_VARIABLE)
     url, password, pairs = given or _DEFAULT_URL, options["password"], options["address_map"]
+    check_url(url)
     parts = [urlsplit(one) for one in urls_of(url)]
     if password is None and not any(one.password or parse_qs(one.query).get("password") for one in parts):
         password = os.environ.get(PASSWORD_VARIABLE)

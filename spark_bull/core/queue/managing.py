@@ -91,7 +91,7 @@ class Managing(OpenQueue):
         self.handle.connection.call("DEL", self.handle.keys["intake_closed"])
 
     def is_intake_open(self) -> bool:
-        """Returns whether the queue accepts jobs: not from `close_intake` to `open_intake`."""
+        """Returns whether the queue accepts jobs. It accepts none from `close_intake` to `open_intake`."""
         return is_intake_open(self.handle)
 
     def set_limits(

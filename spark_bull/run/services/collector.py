@@ -166,8 +166,8 @@ class Collector:
         """Returns the end positions of the next batch, which follows `done`. max_jobs: of all queues; None: no limits.
 
         may_end: whether the query may end with this batch. Everything before `done` is committed and released. If there
-        are more than ENOUGH_JOBS, the batch may be smaller than it could be, so that it begins soon; with horizons only
-        the first one. It is empty while it waits for more jobs.
+        are more than ENOUGH_JOBS, the batch may be smaller than it could be, so that it begins soon; with horizons,
+        only the first batch is. It is empty while it waits for more jobs.
         Raises ConnectionLost, DataLost, DialectError, OptionError or ReaderInUse.
         """
         self._may_end = may_end or self._horizons is not None

@@ -141,7 +141,7 @@ def adding_args(
 
 
 def adding_keys(handle: QueueHandle, sender: str, write_id: str | None) -> dict[str, str | None]:
-    """Its keys. write_id: the write that keeps the ids."""
+    """The keys of a script that adds a chunk. write_id: the write that keeps the ids."""
     kept_ids = None if write_id is None else handle.keys.kept_ids(write_id)
     return {"receipt": handle.keys.receipt(sender), "kept_ids": kept_ids}
 

@@ -214,7 +214,7 @@ def _act(write: OpenWrite, state: str, position: int) -> None:
     handle, key = write.handle, write.handle.keys.write(write.id)
     if state == "replacing":
         args = {"limit": REMOVE_SIZE, "move": MOVE_SIZE, "writes": WRITES_SIZE, "kept_ids": handle.keys.kept_ids("")}
-        # The position is as of `obliterate`.
+        # The position is as in `obliterate`.
         for position in count(step=WRITES_SIZE):
             if handle.run_once("empty", {**args, "position": position}, write=key) != b"open":
                 break

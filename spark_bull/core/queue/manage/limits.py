@@ -16,7 +16,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 
 
 class GroupChange(NamedTuple):
-    """Limits to set on a group, and names of limits to remove from it; see core/lua/lib/groups.lua."""
+    """What a group gets of its own, a limit or a pause, and what it has no longer; see core/lua/lib/groups.lua."""
 
     group: str
     set: Mapping[str, int | bool]

@@ -96,10 +96,10 @@ def _busy(handle: QueueHandle, active: int) -> QueueBusy:
 
 
 def check_job_id(handle: QueueHandle, job_id: str) -> None:
-    """Raises JobMissing for an id that is the name of another key of the queue, such as `wait`."""
+    """Raises JobMissing for the name of another key of the queue, such as `wait`; OptionError for no text."""
+    key, call = handle.keys.job(job_id), handle.connection.call
     if not may_be_other_key(job_id):
         return
-    key, call = handle.keys.job(job_id), handle.connection.call
     if call("TYPE", key) != b"hash" or not any(call("HMGET", key, *ONLY_OF_JOBS)):
         raise job_missing(handle, job_id)
 

@@ -118,7 +118,7 @@ def _retry(queue: BullQueue, job_id: str, fields: Fields) -> str:
 
 
 def _changed(change: Callable[..., object], text: str) -> Callable[..., str]:
-    """An action with the queue, and with the id of a job if there is one, and what it has done."""
+    """Returns an action that calls `change` with the queue, and the id of a job if there is one, and says `text`."""
 
     def act(queue: BullQueue, *of_job: Any) -> str:
         *ids, _ = of_job

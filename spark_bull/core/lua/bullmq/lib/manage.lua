@@ -18,7 +18,7 @@ end
 
 -- The states of which a job must have one; others are found by the action itself. `change.from`: as in bull/lib.
 local function is_in_wrong_state(key, change)
-  local action, call, id = change.action, call, change.id
+  local action, id = change.action, change.id
   if action == 'retry' then
     local from = change.from or 'failed'
     return not call('ZSCORE', from == 'completed' and key.completed or key.failed, id)
