@@ -17,6 +17,7 @@ ONCE = (
     "test_work",
     "test_the_promoter_fails_expired_jobs_wherever_they_are_in_the_list",
     "test_the_promoter_fails_jobs_that_have_expired",
+    "test_a_claim_says_why_what_is_left_of_a_job_fails",
     "test_two_attempts_share_their_calls",
 )
 #: Tests that run each script of Bull 1: only here is it part of `make test`.

@@ -27,7 +27,7 @@ from spark_bull.run.services.collector import check_servers
 from spark_bull.spark.staging.plan import check_write
 from tests.conformance.damages import NO_PAYLOAD
 from tests.support.wait import wait_until
-from tests.support.work_bench import Finisher, WorkBench, column, discover_all
+from tests.support.work_bench import Finisher, WorkBench, column, discover_all, only_bullmq
 from tests.support.worker import OurWorker
 
 REMNANTS = ({"failedReason": "boom"}, {"atm": "1"}, {"ats": "2", "processedOn": "5"}, {"attemptsMade": "3"})
@@ -108,6 +108,13 @@ def test_a_worker_logs_and_fails_what_is_left_of_a_job_and_counts_what_is_lost(
         assert read_chunk(bench.handle, [ended[0].id, "gone-1"]).are_there() == [True, False]
     else:
         assert (claim.jobs, bench.counts()["failed"]) == ([], len(REMNANTS))
+
+
+@only_bullmq
+def test_a_claim_says_why_what_is_left_of_a_job_fails(bench: WorkBench) -> None:
+    put(bench, "wait", "left", REMNANTS[1])
+    (job,) = bench.claim().jobs
+    assert job.deferred_failure == NO_PAYLOAD.strip("^$")
 
 
 def test_results_have_what_is_left_of_a_job(bench: WorkBench) -> None:
