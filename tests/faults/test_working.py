@@ -84,7 +84,12 @@ def test_a_worker_continues_after_an_outage_of_redis_or_refused_writes(
 
 @pytest.mark.parametrize(
     ("state", "way"),
-    [("killed", "Worker"), ("killed", "query"), pytest.param("NOREPLICAS", "query", marks=pytest.mark.rest)],
+    [
+        ("killed", "Worker"),
+        ("READONLY", "Worker"),
+        ("killed", "query"),
+        pytest.param("NOREPLICAS", "query", marks=pytest.mark.rest),
+    ],
 )
 def test_a_batch_of_a_dataframe_continues_after_an_outage_of_redis(
     own_redis: OwnRedis, bull: Bull, tmp_path: Path, caplog: pytest.LogCaptureFixture, state: str, way: str
@@ -138,21 +143,26 @@ def test_a_batch_of_a_dataframe_continues_after_an_outage_of_redis(
         assert {job.attempts_started for job in queue.page("completed")} == {1}
 
 
+@pytest.mark.parametrize("state", ["killed", "READONLY", "NOREPLICAS"])
 @pytest.mark.parametrize("protocol", DIALECTS)
-def test_a_promoter_continues_after_an_outage_of_redis(
-    own_redis: OwnRedis, protocol: str, monkeypatch: pytest.MonkeyPatch
+def test_a_promoter_continues_after_an_outage_of_redis_or_refused_writes(
+    own_redis: OwnRedis, protocol: str, state: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It receives signals again: without them it checks only after hours."""
     monkeypatch.setattr("spark_bull.run.services.promoter.MAX_PAUSE_S", HOUR_MS / 1000)
     monkeypatch.setattr("spark_bull.run.services.service.RECOVER_S", HOUR_MS / 1000)
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
-    with BullQueue("q", url=server.url, protocol=protocol, retry_ms=300) as queue:
+    with (
+        BullQueue("q", url=server.url, protocol=protocol, retry_ms=300) as queue,
+        Redis.from_url(server.url) as client,
+    ):
         queue.add({"n": 0}, delay=200)
         with Promoter(server.url, ["q"], protocol=protocol, rescue=False, retry_ms=300) as promoter:
             wait_until(lambda: queue.counts()["wait"] == 1, "the first job to be due")
-            server.kill()
-            server.restart()
             queue.add({"n": 1}, delay=300)
+            server.kill() if state == "killed" else STATES[state].begin(client)
+            wait_until(lambda: "lost Redis, retrying" in caplog.text, "a call to be given up")
+            server.restart() if state == "killed" else STATES[state].end(client)
             queue.add({"n": 2}, delay=86_400_000)
             wait_until(lambda: queue.counts()["wait"] == 2, "the second job to be due")
             queue.add({"n": 3}, delay=300)
