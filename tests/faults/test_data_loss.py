@@ -22,7 +22,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.services.collector import Collector
 from spark_bull.spark.staging import commit
-from tests.spark.conftest import Files
+from tests.spark.conftest import Bull, Files
 from tests.support.redis_servers import RedisCluster
 from tests.support.wait import wait_until
 from tests.support.without_spark import ManageSink, ScheduleSink, Sink
@@ -368,11 +368,15 @@ def test_micro_batches_without_rows_and_repeated_ones_are_no_loss(
         for _ in range(2):
             save(server.url, rows, batch=batch, failOnDataLoss="true")
             restart(server)
+    with open_queue(server.url) as queue:
+        # The next micro-batch finishes it.
+        register_all(queue.handle, "open", [[NewJob({})]])
+    restart(server)
     save(server.url, 0, batch=2, failOnDataLoss="true")
     save(server.url, 2, batch=6, failOnDataLoss="true")
     assert said(caplog) == []
     with open_queue(server.url) as queue:
-        assert queue.counts()["wait"] == 8
+        assert queue.counts()["wait"] == 9
 
 
 def test_micro_batches_to_a_part_of_the_shards_are_no_loss(
@@ -430,3 +434,12 @@ def test_a_streaming_write_of_spark_ends_after_a_loss_until_it_is_accepted(own_r
     files.write(**place, failOnDataLoss=True)
     with open_queue(server.url) as queue:
         assert sorted(job.data["n"] for job in queue.page("wait")) == [3, 4]
+
+
+def test_a_batch_write_of_spark_fails_after_a_loss(own_redis: OwnRedis, bull: Bull) -> None:
+    """Spark keeps the process that commits for a minute."""
+    server = own_redis()
+    bull.write(bull.spark.range(2), url=server.url, prefix="bull", failOnDataLoss=True)
+    restart(server)
+    with pytest.raises(PySparkException, match="DataLost: queue q: expected write "):
+        bull.write(bull.spark.range(2), url=server.url, prefix="bull", failOnDataLoss=True)
