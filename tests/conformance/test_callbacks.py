@@ -325,7 +325,9 @@ def test_a_row_can_have_its_own_policy_and_no_other_parent(
 
 def test_no_key_of_a_finished_write_stays_for_ever(bench: WorkBench, options: Any, report: BullQueue) -> None:
     for delivery in DELIVERIES:
-        written(options(delivery=delivery), ROWS, rows(0, 1, 2))
+        written(options(delivery=delivery, chunkSize="2000"), ROWS, rows(*range(2_500)))
+    callbacks = [job.id for job in report.page("waiting-children")]
+    assert [bench.client.scard(report.handle.keys.children(job_id)) for job_id in callbacks] == [2_500, 2_500]
     keys = list(bench.client.scan_iter(match=f"{bench.handle.keys.prefix}:*:spark:*"))
     assert any(b":callback:" in key for key in keys)
     assert all(bench.client.ttl(key) > 0 for key in keys)
