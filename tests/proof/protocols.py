@@ -266,20 +266,22 @@ class Claims(Protocol):
 
 
 class Schedule(Protocol):
-    """A driver writes a job scheduler anew, while a worker claims its current job, which makes the next one."""
+    """A driver writes two job schedulers anew, while a worker claims a current job, which makes the next one."""
 
     title = "schedule: driver and worker"
     schema = StructType().add("id", StringType()).add("every", StringType())
+    ids = ("s", "t")
 
     def begin(self) -> Setting:
         self.client.flushall()
         commit._known = KnownWrites()
-        self.queue.upsert_scheduler("s", every=2 * HOUR_MS)
+        for scheduler_id in self.ids:
+            self.queue.upsert_scheduler(scheduler_id, every=2 * HOUR_MS)
         for job in self.queue.page("delayed"):
             self.queue.promote(job.id)
         options = {"url": self.url, "prefix": PREFIX, "queue": "q", "protocol": "bullmq", "mode": "schedule"}
-        sink = ScheduleSink(options, self.schema)
-        sink.task([{"id": "s", "every": "PT1H"}])
+        sink = ScheduleSink(options | {"chunkSize": "1"}, self.schema)
+        sink.task([{"id": scheduler_id, "every": "PT1H"} for scheduler_id in self.ids])
 
         def worker() -> None:
             claim = claims.work(self.queue.handle, WorkSettings("slot", lock_ms=HOUR_MS), None, 1)
@@ -292,10 +294,10 @@ class Schedule(Protocol):
         recover(self.queue.handle)
         if any(choice.dies and choice.party == "worker" for choice in order.choices):
             complete_all(self.client, self.queue, most=1)
-        schedulers = [(one.id, one.every) for one in self.queue.schedulers()]
+        schedulers = sorted((one.id, one.every) for one in self.queue.schedulers())
         following = [job.id for state in ("wait", "delayed", "prioritized") for job in self.queue.page(state)]
         every = HOUR_MS if was_registered else 2 * HOUR_MS
-        if schedulers != [("s", every)] or len(following) != 1:
+        if schedulers != [(one, every) for one in self.ids] or len(following) != len(self.ids):
             return f"schedulers {schedulers}, their next jobs {following}"
         return ""
 
