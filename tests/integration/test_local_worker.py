@@ -1,4 +1,4 @@
-"""LocalWorker: what it refuses, that it needs no PySpark, and its methods; also conformance/test_local_worker.py."""
+"""LocalWorker: what it refuses, that it needs no PySpark, and its methods; also faults/test_local_worker.py."""
 
 from __future__ import annotations
 

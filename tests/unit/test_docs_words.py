@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
 
+import pytest
+
 from tests.support.examples import BLOCK, ROOT
 
 DOCS = ROOT / "docs"
@@ -36,9 +38,11 @@ def test_a_concept_has_few_words_beside_its_code_and_tables() -> None:
     assert {page: number for page, number in words.items() if number > MOST_WORDS} == {}
 
 
-def test_sentences_are_short() -> None:
+def test_sentences_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Words of code count as one."""
     assert {page.name: long for page in PAGES if (long := [one for one in sentences(page) if is_long(one)])} == {}
+    monkeypatch.setattr("tests.unit.test_docs_words.MOST_WORDS_OF_A_SENTENCE", 5)
+    assert any(is_long(one) for page in PAGES for one in sentences(page)), "sentences are found"
 
 
 def test_no_word_stands_for_another_one() -> None:

@@ -17,9 +17,22 @@ def scripts_of(folder: str) -> set[str]:
     return {name.rpartition("/")[2] for name in SCRIPTS if name.rpartition("/")[0] == folder}
 
 
+#: Functions that run a script, and the index of the argument that names it.
+RUNNERS = {"run": 0, "run_once": 0, "_swept": 1, "WriteKind": 0}
+
+
 def names_in(path: Path) -> set[str]:
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    """The scripts that a module runs, by their names in the calls of RUNNERS."""
+    names = set()
+    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(call, ast.Call):
+            continue
+        index = RUNNERS.get(ast.unparse(call.func).rpartition(".")[2])
+        if index is not None and len(call.args) > index:
+            argument = call.args[index]
+            choices = [argument.body, argument.orelse] if isinstance(argument, ast.IfExp) else [argument]
+            names |= {one.value for one in choices if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    return names
 
 
 def runs_scripts(path: Path) -> bool:
