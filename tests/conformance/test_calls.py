@@ -216,6 +216,19 @@ def test_a_removed_job_is_found(bench: WorkBench, caller: Caller) -> None:
     assert sorted(caller.removed(calls)) == sorted(calls)
 
 
+def test_what_others_remove_is_not_added_again(
+    bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flight, "_REMOVED_S", 0.0)
+    flying = flight.Flight(caller, timeout_ms=DAY_MS)
+    with flight.Lease(caller):
+        flying.add(texts(20), range(20))
+    bench.queue.drain()
+    ended = wait_until(flying.look, "the calls to be ended")
+    assert {one.outcome for one in ended} == {CallEnd(None, flight.REMOVED)}
+    assert (len(ended), len(flying), bench.counts()) == (20, 0, {})
+
+
 def test_calls_are_ended_with_a_reason(bench: WorkBench, new_caller: Callable[..., Caller]) -> None:
     caller = new_caller()
     calls = added(caller, texts(20))

@@ -65,7 +65,8 @@ def texts(ledger: ResultLedger, position: int, *fields: str) -> list[bytes | Non
 
 @each_dialect
 def test_each_finished_job_is_discovered_once_at_an_increasing_position(bench: Finisher) -> None:
-    ledger = bench.ledger()
+    ledger, failures = bench.ledger(), ResultLedger(bench.handle, "failures", owner="me", states=("failed",))
+    assert failures.open("earliest", create=True).state == "ok"
     assert discover_all(ledger).end == 0
     first = of("completed", bench.finish(3))
     assert ledger.unseen() == 3
@@ -77,6 +78,7 @@ def test_each_finished_job_is_discovered_once_at_an_increasing_position(bench: F
     assert discover_all(ledger).end == 5
     assert sorted(entries(ledger)[:3]) == sorted(first)
     assert sorted(entries(ledger, 3)) == sorted(second)
+    assert (discover_all(failures).end, sorted(entries(failures))) == (2, sorted(second))
     assert ledger.unseen() == 0
     found, kept = entries(ledger), private(bench)
     assert discover_all(ledger).end == 5

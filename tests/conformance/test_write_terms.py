@@ -198,14 +198,14 @@ def test_a_waiting_write_adds_what_fits_and_is_finished_by_anyone(opened: Open) 
 
 def test_waiting_writes_do_not_block_each_other(opened: Open) -> None:
     queue, limit = opened(), LengthLimit(10, "wait").fields
-    for number in range(3):
+    for number in (2, 1, 0):
         register_all(queue.handle, f"w{number}", [jobs_of(15, 100 * number)], 4, **limit)
     done = []
     while len(done) < 3:
         done += recover(queue.handle)
         assert length(queue) <= 10
         assert start_all(queue) > 0 or len(done) == 3
-    assert sum(record.added for record in done) == 45
+    assert [(record.id, record.added) for record in done] == [("w2", 15), ("w1", 15), ("w0", 15)]
 
 
 def test_a_dropping_write_records_how_many_jobs_it_has_dropped(opened: Open) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, DialectError, EmbeddedRedis, QueueDamaged, ResultsLost
+from spark_bull import BullQueue, DialectError, EmbeddedRedis, OptionError, QueueDamaged, ResultsLost
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import LOOKED_AT
@@ -150,6 +150,10 @@ def test_a_queue_that_another_library_has_made_anew_ends_the_query(
     old, new = (BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) for dialect in ("bull-1", "bull"))
     bench = WorkBench(old, client, twice=False)
     finish(bench, 3)
+    dated = collector(bench, "q", startingOffsets="2026-01-01")
+    with pytest.raises(OptionError, match="for dialects that store finish times, got queue q of dialect bull-1: use"):
+        dated.advance({}, None)
+    dated.close()
     known = collector(bench, "q")
     done = known.advance({}, None)
     old.obliterate(force=True)

@@ -358,6 +358,18 @@ def test_a_cursor_that_was_changed_is_refused(web: Web, queue: BullQueue) -> Non
         assert web.get("/queues/mail/jobs", code=400, limit=1, state="delayed", cursor=given)["field"] == "cursor"
 
 
+def test_a_search_begins_with_the_job_of_this_id(web: Web, queue: BullQueue) -> None:
+    queue.add_many([NewJob({"text": f"about j{n}"}, job_id=f"j{n}") for n in range(12)])
+    found, page = [], {"next": ""}
+    while page["next"] is not None:
+        cursor = {"cursor": page["next"]} if page["next"] else {}
+        page = web.get("/queues/mail/search", text="j1", limit=1, **cursor)
+        assert len(page["jobs"]) <= 1
+        found += [job["id"] for job in page["jobs"]]
+    assert found[0] == "j1"
+    assert set(found) == {"j1", "j10", "j11"}
+
+
 def test_a_flow_is_shown_without_jobs_of_queues_that_are_not(
     web: Web, queue: BullQueue, redis_url: str, prefix: str
 ) -> None:

@@ -14,7 +14,7 @@ from spark_bull.core.model.outcomes import Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.services.promoter import Rescuer
+from spark_bull.run.services.promoter import Promoter, Rescuer
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import ClaimingQuery
@@ -224,6 +224,23 @@ def test_a_job_that_gets_a_child_while_active_fails_this_attempt(
     query.close()
     reasons = [str(job.failed_reason) for job in queue.page("failed")]
     assert ["pending dependencies" in reason for reason in reasons] == [True, True]
+
+
+@each_peer_of("bull", "bullmq")
+def test_a_scheduler_continues_with_node_and_with_our_worker(
+    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    jobs = 12
+    promoter = Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False)
+    with promoter, OurWorker(queue.handle):
+        theirs.call("process", queue="q", concurrency=1)
+        template, repeat = {"name": "task", "data": {"$behaviour": "return:1"}}, {"every": 200, "limit": jobs}
+        if peer.dialect == "bullmq":
+            theirs.call("invoke", queue="q", method="upsertJobScheduler", args=["report", repeat, template])
+        else:
+            theirs.call("add", queue="q", jobs=[{**template, "opts": {"repeat": repeat}}])
+        wait_until(lambda: queue.counts()["completed"] == jobs, "the last job of the job scheduler to complete")
+        assert {state for state, count in queue.counts().items() if count} == {"completed"}
 
 
 @each_bullmq
