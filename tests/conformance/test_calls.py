@@ -216,13 +216,19 @@ def test_a_removed_job_is_found(bench: WorkBench, caller: Caller) -> None:
     assert sorted(caller.removed(calls)) == sorted(calls)
 
 
-def test_what_others_remove_is_not_added_again(
-    bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def flown(caller: Caller, monkeypatch: pytest.MonkeyPatch, count: int) -> flight.Flight:
+    """Added calls, each look at which looks for removed jobs, too."""
     monkeypatch.setattr(flight, "_REMOVED_S", 0.0)
     flying = flight.Flight(caller, timeout_ms=DAY_MS)
     with flight.Lease(caller):
-        flying.add(texts(20), range(20))
+        flying.add(texts(count), range(count))
+    return flying
+
+
+def test_what_others_remove_is_not_added_again(
+    bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flying = flown(caller, monkeypatch, 20)
     bench.queue.drain()
     ended = wait_until(flying.look, "the calls to be ended")
     assert {one.outcome for one in ended} == {CallEnd(None, flight.REMOVED)}
@@ -361,10 +367,7 @@ def test_what_was_removed_while_the_lease_had_lapsed_is_added_again(
     bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a task does whose executor was frozen, also when the sweep or another attempt has renewed the lease."""
-    monkeypatch.setattr(flight, "_REMOVED_S", 0.0)
-    flying = flight.Flight(caller, timeout_ms=DAY_MS)
-    with flight.Lease(caller):
-        flying.add(texts(250), range(250))
+    flying = flown(caller, monkeypatch, 250)
     done, started = bench.claim(1), bench.claim(1)
     complete(bench, done, "1")
     with monkeypatch.context() as short:

@@ -472,7 +472,7 @@ def test_a_ledger_expires_from_its_first_claim_on(bench: WorkBench) -> None:
 
 def test_nothing_is_claimed_ahead_with_a_limiter_or_while_the_queue_limits_active_jobs(bench: WorkBench) -> None:
     def ahead(reader: str, claimed: int, **limits: Any) -> list[str]:
-        """The jobs that a claimer claims ahead after so many jobs."""
+        """The jobs that a claimer claims ahead after this number of jobs."""
         claimer = Claimer(ClaimLedger(bench.handle, reader), WorkSettings(reader, HOUR_MS, **limits), 2)
         assert claimer.claim(claimed) == claimed
         claimer.claim_ahead(2, 2)

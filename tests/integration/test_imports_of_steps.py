@@ -28,7 +28,7 @@ VERBS = {"dispatch", "schedule", "manage", "inspect", "collect", "work"}
 class Step(NamedTuple):
     """of_spark: the modules that Spark itself imports, which are not counted. verb: the folder of its code.
 
-    costly: those of COSTLY that it needs.
+    costly: modules of COSTLY that it needs.
     """
 
     code: str

@@ -18,11 +18,12 @@ from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 from fastapi import Depends, Header, Path, Request
 
 from spark_bull.core.clock import monotonic_s
-from spark_bull.core.errors import JobMissing, PermissionDenied, SparkBullError
+from spark_bull.core.errors import PermissionDenied, SparkBullError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
+from spark_bull.core.queue.handle.report import job_missing
 from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.queue.monitor import find
 from spark_bull.core.store.round_trips import TOGETHER, RoundTrips, run_together
@@ -252,8 +253,7 @@ def existing_job(queue: BullQueue, job_id: str) -> Job:
     """A job of a queue. Raises JobMissing."""
     job = queue.job(job_id)
     if job is None:
-        text = f"expected a job {job_id[:200]} in queue {queue.name}, found none"
-        raise JobMissing(text, queue=queue.name, job_id=job_id)
+        raise job_missing(queue.handle, job_id[:200])
     return job
 
 

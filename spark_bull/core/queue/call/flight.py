@@ -135,7 +135,7 @@ class Flight:
         if self._caller.lapses == self._lapses:
             return self._taken(gone, {call.job_id: CallEnd(None, REMOVED) for call in gone})
         self._lapses = self._caller.lapses
-        # Those that are neither pending nor ended are added.
+        # Calls that are neither pending nor ended are added.
         added, ended = 0, []
         for start, stop in chunks([call.text for call in pending]):
             number, known = self._caller.add(pending[start:stop])

@@ -146,14 +146,14 @@ def read_metrics(
     return Json(document(queue.metrics(state, 0, minutes - 1)))
 
 
-def _add_verb(name: str, method: str, path: str, verb: Callable[[BullQueue], None], what: str) -> None:
+def _add_verb(name: str, method: str, path: str, verb: Callable[[BullQueue], None], description: str) -> None:
     """Adds an operation that calls a method of the queue."""
 
     def run(queue: ExistingQueue) -> None:
         verb(queue)
 
     path = f"/queues/{{queue}}/{path}"
-    router.add_api_route(path, run, methods=[method], status_code=204, name=name, description=what)
+    router.add_api_route(path, run, methods=[method], status_code=204, name=name, description=description)
 
 
 _add_verb(
