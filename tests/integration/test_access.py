@@ -12,8 +12,8 @@ from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.slot.slot_queue import JobWait
+from tests.integration.verbs import VERBS, doctor
 from tests.support.redis_servers import PASSWORD, USER, rules
-from tests.support.verbs import VERBS, doctor
 from tests.support.wait import wait_until
 from tools.access_table import MODULE, PAGE, module, with_lists
 

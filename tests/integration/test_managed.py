@@ -12,8 +12,8 @@ from spark_bull import BullQueue, LocalWorker
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.ops.prometheus.collect import Export, collect
+from tests.integration.verbs import VERBS, doctor, redis_of
 from tests.support.managed import LIMITS, managed
-from tests.support.verbs import VERBS, doctor, redis_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.web import serving
 

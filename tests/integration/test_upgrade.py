@@ -1,13 +1,12 @@
 """What older versions have left in Redis is read, finished or named by this one.
 
-`python -m tests.support.left_behind 1.1.0` stores what this version leaves.
+`python -m tests.integration.upgrade 1.1.0` stores what this version leaves.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from redis import Redis
@@ -19,7 +18,7 @@ from spark_bull.core.queue.work.verbs import guard, promote_due
 from spark_bull.run.testing import process_all
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.schemas import SCHEMAS
-from tests.support.left_behind import (
+from tests.integration.upgrade import (
     FOLDER,
     GRAPH,
     GUARD,
@@ -31,20 +30,20 @@ from tests.support.left_behind import (
     Place,
     caller_of,
     load,
+    read_ids,
 )
-from tests.support.verbs import doctor
+from tests.integration.verbs import doctor
 from tests.support.without_spark import ClaimingQuery, Sink
 from tests.support.work_bench import DIALECTS, completed
 from tools.public_names import private_keys
 
-Left = tuple[Place, dict[str, Any]]
 VERSIONS = sorted(FOLDER.glob("*.json"))
 
 
 @pytest.fixture(params=VERSIONS, ids=lambda file: file.stem)
-def left(
+def place(
     request: pytest.FixtureRequest, server: EmbeddedRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Left:
+) -> Place:
     """The Redis of a version, and what checkpoints know of it."""
     for name, value in SECRET.items():
         monkeypatch.setenv(name, value)
@@ -57,9 +56,7 @@ def numbers_in(place: Place, queue: str, protocol: str = "bullmq") -> list[int]:
     return sorted(job.data["n"] for job in place.queue(queue, protocol).page("wait", stop=1_000))
 
 
-def test_open_writes_are_finished_and_abandoned_ones_given_up(left: Left) -> None:
-    place, _ = left
-
+def test_open_writes_are_finished_and_abandoned_ones_given_up(place: Place) -> None:
     def finished(queue: str, protocol: str = "bullmq") -> WriteRecord:
         (record,) = place.queue(queue, protocol).recover()
         assert record.state == "finished"
@@ -78,7 +75,7 @@ def test_open_writes_are_finished_and_abandoned_ones_given_up(left: Left) -> Non
     assert (managed.changed, outcomes) == (4, ["done"] * 4)
     finished("called-back")
     assert len(process_all(place.queue("called-back"), lambda job: 1)) == 6
-    assert numbers_of(place.queue("reports").page("wait"), "day") == [1]
+    assert [job.data["day"] for job in place.queue("reports").page("wait")] == [1]
     for name in ("confirmed-a", "confirmed-b"):
         finished(name)
         assert numbers_in(place, name) == [*range(12)]
@@ -87,13 +84,8 @@ def test_open_writes_are_finished_and_abandoned_ones_given_up(left: Left) -> Non
         assert numbers_in(place, name) == []
 
 
-def numbers_of(jobs: Any, name: str) -> list[int]:
-    return [job.data[name] for job in jobs]
-
-
 @pytest.mark.parametrize("queue", ["graph", "relays", "released"])
-def test_jobs_that_depend_on_others_run_after_them(left: Left, queue: str) -> None:
-    place, _ = left
+def test_jobs_that_depend_on_others_run_after_them(place: Place, queue: str) -> None:
     found = place.queue(queue)
     found.recover()
     order: list[str] = []
@@ -107,8 +99,7 @@ def test_jobs_that_depend_on_others_run_after_them(left: Left, queue: str) -> No
     assert all(order.index(other) < order.index(job_id) for job_id, others in GRAPH.items() for other in others)
 
 
-def test_a_write_that_is_repeated_adds_nothing_and_its_jobs_are_known(left: Left) -> None:
-    place, _ = left
+def test_a_write_that_is_repeated_adds_nothing_and_its_jobs_are_known(place: Place) -> None:
     queue = place.queue("known")
     (record,) = queue.writes()
     assert [*written_ids(queue.handle, record.id)] == ["1", "2", "3"]
@@ -119,27 +110,20 @@ def test_a_write_that_is_repeated_adds_nothing_and_its_jobs_are_known(left: Left
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_query_goes_on_with_its_ledger_of_results(left: Left, dialect: str) -> None:
-    place, facts = left
-    start, end, ids = (facts["results"][dialect][name] for name in ("start", "end", "ids"))
+def test_a_query_goes_on_with_its_ledger_of_results(place: Place, dialect: str) -> None:
+    start, end, ids = (place.facts["results"][dialect][name] for name in ("start", "end", "ids"))
     options = place.options(f"results-{dialect}", dialect, maxJobsPerTrigger="2")
     reader = result_reader(options, SCHEMAS["jobs"])
-
-    def batch(start: Any, end: Any) -> list[str]:
-        found = [rows for part in reader.partitions(start, end) for rows in reader.read(part)]
-        return [row["id"] for rows in found for row in rows.to_pylist()]
-
-    assert batch(start, end) == ids
+    assert read_ids(reader, start, end) == ids
     while (following := reader.latestOffset(end, reader.getDefaultReadLimit())) != end:
-        ids += batch(end, following)
+        ids += read_ids(reader, end, following)
         end = following
     reader._collector(end["reader"]).close()
     assert sorted(ids) == ["1", "2", "3", "4", "5"]
 
 
-def test_a_query_goes_on_with_its_ledger_of_claims(left: Left) -> None:
-    place, facts = left
-    queue, claims = place.queue("claims"), facts["claims"]
+def test_a_query_goes_on_with_its_ledger_of_claims(place: Place) -> None:
+    queue, claims = place.queue("claims"), place.facts["claims"]
     query = ClaimingQuery(queue, lockMs=HOUR_MS, maxJobsPerTrigger=5)
     query.start, query.end = claims["start"], claims["end"]
     rows = query.restart()
@@ -152,8 +136,7 @@ def test_a_query_goes_on_with_its_ledger_of_claims(left: Left) -> None:
     assert queue.counts()["completed"] == 6
 
 
-def test_queues_are_as_they_were(left: Left) -> None:
-    place, _ = left
+def test_queues_are_as_they_were(place: Place) -> None:
     for dialect in DIALECTS[1:]:
         queue = place.queue(f"daily-{dialect}", dialect)
         assert [(found.id, found.pattern) for found in queue.schedulers()] == [("report", "0 0 * * *")]
@@ -182,8 +165,8 @@ def test_queues_are_as_they_were(left: Left) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS[1:])
-def test_a_caller_gets_what_has_ended_and_waits_for_the_rest(left: Left, dialect: str) -> None:
-    bench = left[0].bench(f"calls-{dialect}", dialect)
+def test_a_caller_gets_what_has_ended_and_waits_for_the_rest(place: Place, dialect: str) -> None:
+    bench = place.bench(f"calls-{dialect}", dialect)
     caller = caller_of(bench)
     calls = caller.calls(["1", "2", "3"], range(3))
     assert caller.add(calls)[0] == 0
@@ -192,8 +175,7 @@ def test_a_caller_gets_what_has_ended_and_waits_for_the_rest(left: Left, dialect
     assert {outcome.value for outcome in caller.outcomes(calls).values()} == {b'"done"', b'"later"'}
 
 
-def test_sealed_and_stored_payloads_open(left: Left) -> None:
-    place, _ = left
+def test_sealed_and_stored_payloads_open(place: Place) -> None:
     queue = place.queue("sealed", **place.sealed)
     jobs = {job.id: job for state in ("wait", "completed") for job in queue.page(state)}
     assert [len(jobs[job_id].data["text"]) for job_id in "123"] == [5, 500, 6]
@@ -219,8 +201,8 @@ NOT_LEFT = {
 }
 
 
-def test_each_private_key_is_left(left: Left) -> None:
-    there = [key.decode(errors="replace") for key in left[0].client.scan_iter(count=1_000)]
+def test_each_private_key_is_left(place: Place) -> None:
+    there = [key.decode(errors="replace") for key in place.client.scan_iter(count=1_000)]
     shapes = {one: re.sub(r"\\<[a-z_]+\\>|<[a-z_]+>", "[^/]+", re.escape(one)) for one in private_keys()}
     missing = [one for one, shape in shapes.items() if not any(re.fullmatch(shape, key) for key in there)]
     assert [one for one in missing if not one.endswith(tuple(NOT_LEFT))] == []
@@ -240,8 +222,7 @@ OPEN = (
 
 
 @pytest.mark.rest
-def test_what_is_unfinished_is_named_and_nothing_lasts_that_no_command_removes(left: Left) -> None:
-    place, _ = left
+def test_what_is_unfinished_is_named_and_nothing_lasts_that_no_command_removes(place: Place) -> None:
     named, states = {}, {}
     queues = [place.queue(name, "auto") for name in find_queues(place.queue("q").handle.connection, PREFIX, "*")]
     for queue in queues:

@@ -1,6 +1,6 @@
-"""What a version leaves in Redis when its processes die. Later versions read it in tests/integration/test_upgrade.py.
+"""What a version leaves in Redis when its processes die. Later versions read it in test_upgrade.py.
 
-python -m tests.support.left_behind 1.1.0     with the oldest server; writes tests/integration/left_behind/1.1.0.json
+python -m tests.integration.upgrade 1.1.0     with the oldest server; writes tests/integration/left_behind/1.1.0.json
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spark_bull.core.queue.call.caller import Caller
 from spark_bull.core.queue.dispatch import registration
 from spark_bull.core.queue.dispatch.roll_forward import commit
 from spark_bull.core.queue.work.verbs import guard
-from spark_bull.spark.collect.stream import result_reader
+from spark_bull.spark.collect.stream import ResultReader, result_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.dump import read_keys
 from tests.support.groups import THREE_PER_HOUR, TWO_AT_ONCE, settings
@@ -39,7 +39,7 @@ from tests.support.work_bench import DIALECTS, WorkBench, completed, failed_for
 from tests.support.writes import register_all, stage
 from tools.servers import OLDEST
 
-FOLDER: Final = Path(__file__).parents[1] / "integration" / "left_behind"
+FOLDER: Final = Path(__file__).with_name("left_behind")
 PREFIX: Final = "left"
 #: Keys that expire sooner are gone before an upgrade.
 _LEAST_TTL_MS: Final = 300_000
@@ -58,12 +58,11 @@ _CHANGES: Final = StructType().add("id", StringType())
 
 
 class Place:
-    """The Redis, and the folder of the objects."""
+    """The Redis, the folder of the objects, and what only checkpoints know."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self.client = url, Redis.from_url(url)
-        self.sealed: dict[str, Any] = {"encrypt_with": "a=env:LEFT_SECRET", "offload_to": str(folder)}
-        self.sealed["offload_above"] = 300
+    def __init__(self, url: str, folder: Path, facts: Mapping[str, Any] | None = None) -> None:
+        self.url, self.client, self.facts = url, Redis.from_url(url), facts or {}
+        self.sealed = {"encrypt_with": "a=env:LEFT_SECRET", "offload_to": str(folder), "offload_above": 300}
 
     def options(self, queue: str, protocol: str = "bullmq", **given: str) -> dict[str, str]:
         """The options of a write or read in Spark."""
@@ -161,17 +160,18 @@ def leave_results(place: Place) -> Mapping[str, Any]:
         reader = result_reader(place.options(bench.queue.name, dialect, maxJobsPerTrigger="2"), SCHEMAS["jobs"])
         start = reader.initialOffset()
         end = reader.latestOffset(start, reader.getDefaultReadLimit())
-        ids = [
-            row["id"]
-            for part in reader.partitions(start, end)
-            for found in reader.read(part)
-            for row in found.to_pylist()
-        ]
+        ids = read_ids(reader, start, end)
         assert len(ids) == 2
         reader._collector(end["reader"]).close()
         bench.work(completed(bench.claim(2)))
         facts[dialect] = {"start": start, "end": end, "ids": ids}
     return facts
+
+
+def read_ids(reader: ResultReader, start: Any, end: Any) -> list[str]:
+    """The ids of the jobs of a batch."""
+    batches = [rows for part in reader.partitions(start, end) for rows in reader.read(part)]
+    return [row["id"] for rows in batches for row in rows.to_pylist()]
 
 
 def leave_claims(place: Place) -> Mapping[str, Any]:
@@ -265,10 +265,10 @@ def leave(place: Place) -> dict[str, Any]:
     return {"results": leave_results(place), "claims": leave_claims(place)}
 
 
-def load(file: Path, url: str, folder: Path) -> tuple[Place, dict[str, Any]]:
-    """Writes the keys of a version to a server, and its objects to a folder; returns the facts, too."""
+def load(file: Path, url: str, folder: Path) -> Place:
+    """Writes the keys of a version to a server, and its objects to a folder."""
     left = json.loads(file.read_text("utf-8"))
-    place = Place(url, folder)
+    place = Place(url, folder, left["facts"])
     with place.client.pipeline(transaction=False) as pipeline:
         for name, kind, ttl_ms, value in left["keys"]:
             key = name.encode(errors="surrogateescape")
@@ -280,7 +280,7 @@ def load(file: Path, url: str, folder: Path) -> tuple[Place, dict[str, Any]]:
     for path, content in left["objects"].items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(content, "utf-8")
-    return place, left["facts"]
+    return place
 
 
 def _raw(part: Any) -> Any:
