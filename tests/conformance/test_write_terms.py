@@ -23,7 +23,7 @@ from spark_bull.core.queue.dispatch.write_records import Identity, open_writes
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.forked_programs import CONTEXT, write_jobs
+from tests.support.forked_programs import CONTEXT
 from tests.support.jobs import HOUR
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -235,6 +235,17 @@ def writers() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+def write_jobs(options: dict[str, Any], writer: str, number: int, how: str) -> int:
+    """Writes jobs, `direct` or `staged`; returns how many have been added."""
+    with BullQueue("q", **options) as queue:
+        jobs = [NewJob({"n": n}, job_id=f"{writer}-{n}") for n in range(number)]
+        if how == "direct":
+            return queue.add_many(jobs).added
+        limit = LengthLimit(options["max_length"], options["when_full"])
+        register_all(queue.handle, writer, [jobs], 50, **limit.fields)
+        return roll_forward(queue.handle, writer).added
+
+
 @once
 def test_four_writers_that_wait_do_not_exceed_the_length(
     opened: Open, writers: ProcessPoolExecutor, dialect: str, redis_url: str, prefix: str
@@ -242,7 +253,7 @@ def test_four_writers_that_wait_do_not_exceed_the_length(
     queue = opened()
     options = {"url": redis_url, "prefix": prefix, "protocol": dialect, "max_length": 100, "when_full": "wait"}
     ways = enumerate(["direct", "staged"] * 2)
-    writes = [writers.submit(write_jobs, options, "q", f"w{n}", 250, how) for n, how in ways]
+    writes = [writers.submit(write_jobs, options, f"w{n}", 250, how) for n, how in ways]
     started, longest = 0, 0
     while not all(write.done() for write in writes) or length(queue):
         longest = max(longest, length(queue))

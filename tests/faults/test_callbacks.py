@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue, RunningJob
-from tests.support.forked_programs import was_killed, write_and_die, write_rows
+from tests.faults.programs import kill_and_repeat
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -63,8 +63,7 @@ def crash_and_repeat(batch: Batch, version: int, call: int, when: str) -> bool:
     """A write is killed, and then repeated, as a scheduler does. Returns whether it was killed."""
     options = {**batch.options, "txnVersion": str(version)}
     before = len(batch.reports)
-    is_killed = was_killed(write_and_die, options, JOBS, call, when)
-    write_rows(options, JOBS)
+    is_killed = kill_and_repeat(options, JOBS, call, when)
     wait_until(lambda: len(batch.reports) > before, f"the callback of a write that was killed {when} call {call}")
     wait_until(lambda: batch.queues[1].counts()["completed"] == before + 1, "the callback to end")
     ended, added = batch.reports[-1]

@@ -16,7 +16,8 @@ from spark_bull.core.queue.call.caller import CallEnd, Caller
 from spark_bull.core.queue.call.flight import Flight, Lease
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.drivers import DriverProcess, driver
+from tests.faults.drivers import driver
+from tests.support.drivers import DriverProcess
 from tests.support.network import LosingProxy
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, Background, wait_until
@@ -132,7 +133,6 @@ def test_jobs_of_a_killed_worker_of_node_have_one_result(
     assert echoes == [{"echo": {"n": n}} for n in range(1_000)]
 
 
-#: Calls a queue for all rows, and writes the results to a file.
 @pytest.mark.rest
 def test_a_killed_driver_leaves_no_jobs_to_the_next_run_which_loses_no_call(
     own_redis: OwnRedis, tmp_path: Path

@@ -14,7 +14,8 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob, RunningJob
 from spark_bull.core.keys import literal_glob
-from tests.support.drivers import DriverProcess, collect_all, driver
+from tests.faults.drivers import collect, driver
+from tests.support.drivers import DriverProcess
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -124,7 +125,7 @@ def test_kills_of_the_driver_lose_no_result_and_repeat_none(
             wait_until(lambda fed=fed: not fed.queue.counts()["wait"] + fed.queue.counts()["active"], "all jobs to end")
         # The jobs of a batch are removed before the next one.
         for _ in range(2):
-            collect_all(spark, **plan({"availableNow": True}, maxJobsPerTrigger="20000"))
+            collect(spark, **plan({"availableNow": True}, maxJobsPerTrigger="20000"))
         for fed in both:
             assert fed.collected(spark) == fed.expected, fed.queue.name
         assert not traces(client, archive.queue)

@@ -18,7 +18,8 @@ from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.store.round_trips import TOGETHER
 from spark_bull.ops.cli.main import main
 from spark_bull.run.services import service
-from tests.support.forked_programs import ForkedProcess, was_killed, write_and_die, write_jobs, write_rows
+from tests.faults.programs import kill_and_repeat, write_rows
+from tests.support.forked_programs import ForkedProcess
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink
 from tests.support.writes import register_all
@@ -43,13 +44,6 @@ def options_of(queue: BullQueue, redis_url: str, when_full: str, version: int) -
     }
 
 
-def kill_and_repeat(options: dict[str, str], call: int, when: str) -> bool:
-    """A write is killed, and then repeated, as a scheduler does. Returns whether it was killed."""
-    is_killed = was_killed(write_and_die, options, JOBS, call, when)
-    write_rows(options, JOBS)
-    return is_killed
-
-
 @pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
 def test_a_killed_write_that_waits_for_room_adds_each_job_once(queue: BullQueue, redis_url: str) -> None:
     started: Counter[int] = Counter()
@@ -68,7 +62,7 @@ def test_a_killed_write_that_waits_for_room_adds_each_job_once(queue: BullQueue,
         worker = pool.submit(process)
         try:
             killed = [
-                kill_and_repeat(options_of(queue, redis_url, "wait", version), *point)
+                kill_and_repeat(options_of(queue, redis_url, "wait", version), JOBS, *point)
                 for version, point in enumerate(POINTS)
             ]
             wait_until(lambda: not recover(queue.handle) and _all_finished(queue), "the writes to end")
@@ -82,7 +76,7 @@ def test_a_killed_write_that_waits_for_room_adds_each_job_once(queue: BullQueue,
 def test_a_killed_write_that_drops_jobs_adds_or_drops_each_one_once(queue: BullQueue, redis_url: str) -> None:
     killed = []
     for version, point in enumerate(POINTS):
-        killed.append(kill_and_repeat(options_of(queue, redis_url, "drop", version), *point))
+        killed.append(kill_and_repeat(options_of(queue, redis_url, "drop", version), JOBS, *point))
         numbers = [job.data["n"] for job in queue.page("wait")]
         assert len(numbers) == len(set(numbers)) == MAX_LENGTH
         queue.drain()
@@ -98,9 +92,7 @@ def test_a_promoter_adds_the_rows_of_a_killed_writer_as_soon_as_there_is_room(
     """It looks for interrupted writes once, then whenever the queue may have room: rows need 25 times the room."""
     monkeypatch.setattr(service, "RECOVER_S", 1e9)
     rows = 25 * MAX_LENGTH
-    options = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol}
-    terms = {"max_length": MAX_LENGTH, "when_full": "wait"}
-    with ForkedProcess(write_jobs, options | terms, "q", "driver", rows, "staged") as driver:
+    with ForkedProcess(write_rows, options_of(queue, redis_url, "wait", version=1), rows) as driver:
         wait_until(lambda: queue.counts()["wait"] == MAX_LENGTH, "the queue to be full")
         assert driver.end_by(signal.SIGKILL) == -signal.SIGKILL
     started: list[int] = []

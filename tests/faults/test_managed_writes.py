@@ -12,15 +12,7 @@ from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.dispatch.write_records import open_writes
 from spark_bull.core.queue.manage.bulk import BulkChange, abort_change, matching_ids
 from spark_bull.spark.staging import commit
-from tests.support.forked_programs import (
-    CHANGES,
-    changes_of_tasks,
-    move_all_and_die,
-    was_killed,
-    write_and_die,
-    write_rows,
-)
-from tests.support.without_spark import ManageSink
+from tests.faults.programs import dies_at, move_all, staged, write_rows
 
 JOBS, CHUNK = 20, 4
 #: Two tasks stage JOBS / CHUNK + 1 chunks in as many calls; the next one registers the write.
@@ -63,7 +55,7 @@ def test_each_change_of_a_killed_driver_is_made_once(
     queue: BullQueue, options: dict[str, str], redis_url: str, prefix: str, call: int, when: str
 ) -> None:
     fill(queue)
-    assert was_killed(write_and_die, options, JOBS, call, when)
+    assert dies_at(call, when, write_rows, options, JOBS)
     was_registered = (call, when) != (REGISTERS, "before")
     with BullQueue("later", url=redis_url, prefix=prefix, protocol=queue.protocol) as other:
         if was_registered:
@@ -91,9 +83,7 @@ def test_a_file_of_outcomes_that_can_not_be_written_is_an_error_after_the_change
 ) -> None:
     fill(queue)
     path = tmp_path / "outcomes"
-    sink = ManageSink({**options, "resultPath": str(path)}, CHANGES)
-    for rows in changes_of_tasks(JOBS):
-        sink.task(rows)
+    sink = staged({**options, "resultPath": str(path)}, JOBS)
     path.rmdir()
     path.write_text("in the way")
     with pytest.raises(SparkBullError, match=r"the jobs were changed, but the file .* don't run this write again"):
@@ -108,9 +98,7 @@ def test_a_write_that_is_aborted_is_an_error_with_the_number_of_changes(
     queue: BullQueue, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(queue)
-    sink = ManageSink(options, CHANGES)
-    for rows in changes_of_tasks(JOBS):
-        sink.task(rows)
+    sink = staged(options, JOBS)
 
     def abort(done: int, total: int) -> None:
         for write_id in open_writes(queue.handle):
@@ -140,7 +128,7 @@ def test_a_change_of_all_jobs_that_was_killed_is_finished_when_it_is_started_aga
     queue: BullQueue, redis_url: str, prefix: str, call: int, when: str, is_registered: bool
 ) -> None:
     queue.add_many(NewJob({"n": n}, job_id=f"key-{n}") for n in range(JOBS))
-    assert was_killed(move_all_and_die, redis_url, prefix, queue.protocol, CHUNK, call, when)
+    assert dies_at(call, when, move_all, redis_url, prefix, queue.protocol, CHUNK)
     assert [record.state for record in queue.writes()] == ["open" if is_registered else "prepared"]
     queue.add({"n": JOBS}, job_id="key-late")
     with BullQueue("later", url=redis_url, prefix=prefix, protocol=queue.protocol) as other:

@@ -6,10 +6,6 @@ The result is compared, key by key, with the same write to another queue without
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,9 +22,10 @@ from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.staging import commit
+from tests.faults.drivers import driver
+from tests.faults.programs import dies_at, partitions_of, write_partitions
 from tests.spark.conftest import Bull
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
-from tests.support.forked_programs import commit_and_die, partitions_of, was_killed
 from tests.support.network import LosingProxy
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink
@@ -36,7 +33,6 @@ from tests.support.writes import register_all, stage_all
 
 DIALECTS = ["bull", "bullmq"]
 SMALL, SMALL_CHUNKS = 14, 4  # partitions of 4, 0 and 10 jobs, in chunks of at most 4
-LARGE, LARGE_CHUNKS = 3_000, 60
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
@@ -51,23 +47,25 @@ class TwoWrites:
     dialect: str
     window: Window = field(default_factory=Window)
 
+    @property
+    def options(self) -> dict[str, str]:
+        return {"url": self.url, "prefix": self.prefix, "protocol": self.dialect}
+
     def open(self, name: str = "disturbed", **options: object) -> BullQueue:
-        options = {"url": self.url, "prefix": self.prefix, "protocol": self.dialect, **options}
         # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
-        return BullQueue(self.name(name), **options)
+        return BullQueue(self.name(name), **{**self.options, **options})
 
     def name(self, name: str) -> str:
         return f"{name}-{self.prefix}"
 
-    def write_and_die(self, seed: int, count: int, chunk_size: int, die_at: str) -> None:
-        place = (self.url, self.prefix, self.name("disturbed"), self.dialect)
-        assert was_killed(commit_and_die, *place, seed, count, chunk_size, die_at)
+    def write_and_die(self, seed: int, count: int, chunk_size: int, call: int) -> None:
+        assert dies_at(call, "after", write_partitions, self.name("disturbed"), self.options, seed, count, chunk_size)
 
     def write_undisturbed(self, seed: int, count: int, chunk_size: int) -> WriteRecord:
+        write_partitions(self.name("undisturbed"), self.options, seed, count, chunk_size)
         with self.open("undisturbed") as queue:
-            partitions = partitions_of(seed, count, self.dialect)
-            register_all(queue.handle, "reference", partitions, chunk_size)
-            return roll_forward(queue.handle, "reference")
+            (record,) = queue.writes()
+        return record
 
     def assert_alike(self, *, is_staged: bool = True) -> None:
         sides = [dump(self.client, self.prefix, self.name(name)) for name in ("undisturbed", "disturbed")]
@@ -100,7 +98,8 @@ def pair(client: Redis, redis_url: str, prefix: str, dialect: str) -> TwoWrites:
 @pytest.mark.parametrize("die_after", [0, 2, SMALL_CHUNKS])
 def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: TwoWrites, die_after: int) -> None:
     reference = pair.write_undisturbed(1, SMALL, 4)
-    pair.write_and_die(1, SMALL, 4, str(die_after))
+    # One call stages each chunk, and the next one registers the write.
+    pair.write_and_die(1, SMALL, 4, SMALL_CHUNKS + 1 + die_after)
 
     with pair.open() as queue:
         before = queue.writes()
@@ -119,7 +118,7 @@ def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: TwoW
 
 def test_concurrent_recoveries_add_each_job_once(pair: TwoWrites) -> None:
     pair.write_undisturbed(7, 300, 2)
-    pair.write_and_die(7, 300, 2, "5")
+    pair.write_and_die(7, 300, 2, 150 + 1 + 5)
     start = threading.Barrier(3)
     results: list[list[WriteRecord]] = []
 
@@ -246,42 +245,20 @@ def test_a_lost_reply_has_no_effect_on_a_write(own_redis: Callable[..., Embedded
 
 #: Jobs of one chunk of the write below.
 COMMITTED = 10
-ROOT = Path(__file__).parents[2]
-SPARK_WRITE = """
-import sys
-from pyspark.sql import SparkSession
-import spark_bull
-
-url, prefix, rows = sys.argv[1:]
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-spark_bull.register(spark)
-frame = spark.range(int(rows)).selectExpr("id AS n").repartitionByRange(2, "n").sortWithinPartitions("n")
-options = {"url": url, "prefix": prefix, "queue": "q", "chunkSize": 10}
-frame.write.format("bull").options(**options).mode("append").save()
-"""
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("forked_python")
 def test_the_next_write_finishes_the_commit_of_a_killed_driver(
-    bull: Bull, own_redis: Callable[..., EmbeddedRedis]
+    bull: Bull, own_redis: Callable[..., EmbeddedRedis], tmp_path: Path
 ) -> None:
     """The proxy holds back the second chunk of the commit."""
     rows, server = 2_000, own_redis()
     client, wait = Redis.from_url(server.url), "p:q:wait"
     with LosingProxy(server.port, each=0, held=lambda: bool(client.llen(wait))) as proxy:
-        driver = subprocess.Popen(
-            [sys.executable, "-c", SPARK_WRITE, proxy.url, "p", str(rows)],
-            cwd=ROOT,
-            start_new_session=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            wait_until(lambda: client.llen(wait) or driver.poll() is not None, "the commit to begin")
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)
-            driver.wait()
+        options = {"url": proxy.url, "prefix": "p", "chunkSize": COMMITTED}
+        with driver(tmp_path / "log", "write", rows=rows, **options) as running:
+            wait_until(lambda: client.llen(wait) or not running.alive, "the commit to begin")
     assert client.llen(wait) == COMMITTED
 
     Bull(bull.spark, server.url, "p").write(bull.spark.createDataFrame([(-1,)], "n INT"))

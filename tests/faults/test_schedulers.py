@@ -9,14 +9,17 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue, Promoter
-from tests.support.forked_programs import was_killed, work_and_die
+from tests.faults.programs import dies_at
+from tests.support.forked_programs import work
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
-from tests.support.worker import OurWorker
+from tests.support.worker import OurWorker, behave
 
 HOUR = 3_600_000
 SCHEDULES = 20
 CHECK_MS = 200
+#: The jobs of a worker are stalled soon after it has died.
+WORK = {"chunk_size": 7, "lock_ms": 1_000}
 
 
 @contextmanager
@@ -67,7 +70,7 @@ def test_a_killed_worker_loses_no_scheduler(
 ) -> None:
     """After its first call jobs are claimed, but their job schedulers have not advanced."""
     let_wait(queue)
-    assert was_killed(work_and_die, redis_url, prefix, queue.protocol, call, when)
+    assert dies_at(call, when, work, redis_url, prefix, queue.protocol, behave, **WORK)
     assert_all_go_on(queue, our_worker(queue))
 
 
@@ -77,7 +80,7 @@ def test_node_continues_the_schedulers_of_a_killed_worker(
 ) -> None:
     queue = open_queue(protocol=peer.dialect)
     let_wait(queue)
-    assert was_killed(work_and_die, redis_url, prefix, peer.dialect, 1, "after")
+    assert dies_at(1, "after", work, redis_url, prefix, peer.dialect, behave, **WORK)
     assert queue.counts()["active"] == 7
     assert queue.page("delayed") == []
     assert_all_go_on(queue, node_worker(queue, node(peer.alias, prefix=prefix)))

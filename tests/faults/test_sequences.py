@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.queue.bull_queue import BullQueue
-from tests.support.forked_programs import rows_of_tasks, was_killed, write_and_die, write_rows
+from tests.faults.programs import kill_and_repeat, rows_of
 from tests.support.job_order import orders
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -26,11 +26,9 @@ def test_the_order_is_kept_when_writes_are_killed_and_repeated(
     with OurWorker(queue.handle, lambda job: None, concurrency=4):
         for version, call in enumerate(range(1, CALLS, 4)):
             given = {**options, "txnAppId": "app", "txnVersion": str(version)}
-            killed.append(was_killed(write_and_die, given, JOBS, call, when))
-            write_rows(given, JOBS)
-            for rows in rows_of_tasks(JOBS):
-                for row in rows:
-                    expected[row["key"]].append(row["n"])
+            killed.append(kill_and_repeat(given, JOBS, call, when))
+            for row in rows_of(JOBS):
+                expected[row["key"]].append(row["n"])
         wait_until(lambda: queue.counts()["completed"] == JOBS * len(killed), "all jobs")
     assert any(killed)
     assert orders(client, queue, lambda data: data["key"]) == expected

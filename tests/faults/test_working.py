@@ -17,9 +17,11 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, RunningJob, Worker
 from spark_bull.core.model.limits import GroupLimits
+from tests.faults.drivers import driver, following_query
+from tests.faults.programs import add_follow_ups, never_end
 from tests.spark.conftest import Bull
-from tests.support.drivers import driver, following_query, processing_query
-from tests.support.forked_programs import ForkedProcess, add_follow_ups, never_end, work
+from tests.support.drivers import processing_query
+from tests.support.forked_programs import ForkedProcess, work
 from tests.support.network import LosingProxy
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until

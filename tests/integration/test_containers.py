@@ -20,7 +20,7 @@ import yaml
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.ops.cli.main import parser
 from spark_bull.ops.web.problems import ALIVE, READY
-from tests.support.containers import IMAGE, Container, Engine, build_image, own_engine
+from tests.integration.containers import IMAGE, Container, Engine, build_image, own_engine
 from tests.support.network import UNUSED_PORT
 from tests.support.node import NODE_DIRECTORY
 from tests.support.wait import PATIENCE_S, wait_until

@@ -15,7 +15,7 @@ from spark_bull.core.clock import epoch_ms
 from spark_bull.core.queue.work import verbs
 from spark_bull.ops.cli.main import main, parser
 from spark_bull.run.services.guarding import Ageing
-from tests.support.forked_programs import ForkedProcess, promote, run_command
+from tests.support.forked_programs import ForkedProcess, promote
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 
@@ -104,7 +104,7 @@ def test_a_worker_of_the_command_runs_the_guards_of_its_queues(bench: WorkBench,
     # Parses its job as a text, and so fails.
     given = ["work", "--local", "--queue", "p,q", "--processor", "json:loads", "--guard", CONDITION]
     given += ["--resume-after", "2m", "--url", redis_url, "--prefix", prefix]
-    with ForkedProcess(run_command, given) as worker:
+    with ForkedProcess(main, given) as worker:
         guard = bench.handle.keys.guard(Guard("q", CONDITION, 120.0).id)
         wait_until(lambda: bench.client.exists(guard), "the guard to look")
         bench.add(5)

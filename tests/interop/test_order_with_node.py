@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from random import Random
@@ -12,8 +13,9 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.promoter import Promoter
-from tests.support.forked_programs import ForkedProcess, promote, take_a_ms, work
+from tests.support.forked_programs import ForkedProcess, promote, work
 from tests.support.job_order import check_order, graph_sink, keep_events, orders, random_graph, rows_of
 from tests.support.node import PEERS, NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
@@ -61,6 +63,10 @@ def test_node_s_failures_do_to_dependents_what_the_option_says(
         assert values == ({key: 7} if policy == "wait" else {})
         assert [*failures] == ([key] if policy == "ignore" else [])
     assert [*client.scan_iter(match=f"{prefix}:q:spark:relay*")] == []
+
+
+def take_a_ms(job: RunningJob) -> None:
+    time.sleep(0.001)
 
 
 def run_graph(client: Redis, url: str, prefix: str, node: StartNode, peer: Peer, seed: int, jobs: int = 1_000) -> None:

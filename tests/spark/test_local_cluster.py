@@ -21,9 +21,10 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.core.keys import literal_glob
+from tests.spark.script_runner import HOSTS
+from tests.spark.submitted_driver import SubmittedDriver, submitted_driver
 from tests.support.fork_server import VARIABLE
-from tests.support.script_runner import HOSTS
-from tests.support.spark_submit import SubmittedDriver, bare_environment, submitted_driver
+from tests.support.spark_submit import bare_environment
 from tests.support.wait import wait_until
 from tests.support.work_bench import Finisher
 
