@@ -31,7 +31,6 @@ from tests.support.dealing import deal
 from tests.support.fork_server import VARIABLE, fork_server
 from tests.support.network import own_ports
 from tests.support.node import NODE_DIRECTORY, NodePeer, NodeProcess, Peer
-from tests.support.pair import Pair
 from tests.support.redis_servers import (
     KINDS,
     PASSWORD,
@@ -327,13 +326,6 @@ def node(
             return peers.enter_context(NodePeer(alias, where, prefix, process=process))
 
         yield start
-
-
-@pytest.fixture
-def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str) -> Iterator[Pair]:
-    """Two queues, one for workers of Node and one for ours."""
-    with closing(Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)) as pair:
-        yield pair
 
 
 @pytest.fixture

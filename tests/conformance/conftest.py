@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from redis import Redis
 
 from spark_bull.core.queue.bull_queue import BullQueue
+from tests.conformance.pair import Pair
+from tests.support.node import NodePeer, Peer
 from tests.support.traffic import send_scripts_twice
 from tests.support.work_bench import DIALECTS, Filled, WorkBench
 
@@ -66,6 +69,13 @@ def bench(
 def filled(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[Filled]:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
         yield Filled(queue, client)
+
+
+@pytest.fixture
+def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str) -> Iterator[Pair]:
+    """Two queues, one for workers of Node and one for ours."""
+    with closing(Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)) as pair:
+        yield pair
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,7 +6,6 @@ Jobs are promoted before they are due, so that no test waits; the next job is du
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,11 +15,9 @@ import pytest
 from spark_bull import BullQueue, DialectError, JobMissing, NewJob, OptionError, Scheduler, WrongState
 from spark_bull.core.model.jobs import RawJson
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.dump import difference, dump
-from tests.support.jobs import DAY, HOUR
-from tests.support.node import Peer, each_peer_of
-from tests.support.pair import Pair
-from tests.support.schedule_rounds import (
+from tests.conformance.pair import Pair
+from tests.conformance.schedule_rounds import (
+    TODAY,
     Rounds,
     Schedule,
     each_bullmq,
@@ -28,6 +25,9 @@ from tests.support.schedule_rounds import (
     each_schedule,
     our_worker,
 )
+from tests.support.dump import difference, dump
+from tests.support.jobs import DAY, HOUR
+from tests.support.node import Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, not_bull_1, only_bullmq
 from tests.support.worker import OurWorker
@@ -46,10 +46,10 @@ SCHEDULES = {
     "a pattern with a limit": Schedule({"pattern": "0 12 * * 1-5", "limit": 2}),
     "a pattern in the zone of the machine": Schedule({"pattern": NOON}),
     "a limit": Schedule({"every": HOUR, "limit": 2}),
-    "a start": Schedule({"pattern": NOON, "startDate": "<in ten days>"}),
-    "an end": Schedule({"pattern": NOON, "endDate": "<in three days>"}, rounds=4),
-    "an interval with an end": Schedule({"every": HOUR, "endDate": "<in three days>"}),
-    "an interval with a start": Schedule({"every": HOUR, "startDate": "<in ten days>"}, bullmq_only=True),
+    "a start": Schedule({"pattern": NOON, "startDate": TODAY + 10 * DAY}),
+    "an end": Schedule({"pattern": NOON, "endDate": TODAY + 3 * DAY}, rounds=4),
+    "an interval with an end": Schedule({"every": HOUR, "endDate": TODAY + 3 * DAY}),
+    "an interval with a start": Schedule({"every": HOUR, "startDate": TODAY + 10 * DAY}, bullmq_only=True),
     "an interval with a start that is over": Schedule(
         {"every": HOUR, "startDate": 1_600_000_000_000}, bullmq_only=True
     ),
@@ -89,8 +89,8 @@ CHANGES: dict[str, list[Schedule | str]] = {
     ],
     "another interval": [Schedule({"every": HOUR}), "settle", Schedule({"every": DAY})],
     "another interval with the same start": [
-        Schedule({"every": HOUR, "startDate": "<in ten days>"}),
-        Schedule({"every": DAY, "startDate": "<in ten days>"}),
+        Schedule({"every": HOUR, "startDate": TODAY + 10 * DAY}),
+        Schedule({"every": DAY, "startDate": TODAY + 10 * DAY}),
     ],
     "a pattern in place of an interval": [Schedule({"every": HOUR}), "settle", Schedule({"pattern": NOON})],
     "an interval in place of a pattern": [Schedule({"pattern": NOON, "tz": "UTC"}), Schedule({"every": HOUR})],
@@ -203,7 +203,7 @@ def test_a_removal_has_the_effect_of_that_of_bull(pair: Pair, peer: Peer) -> Non
 
 @each_peer
 def test_node_lists_and_removes_our_schedulers_and_we_node_s(pair: Pair, peer: Peer) -> None:
-    one = Rounds(pair, Schedule({"pattern": NOON, "tz": "Europe/Berlin", "endDate": "<in three days>"}, {"n": 1}))
+    one = Rounds(pair, Schedule({"pattern": NOON, "tz": "Europe/Berlin", "endDate": TODAY + 3 * DAY}, {"n": 1}))
     one.make_one_each()
     theirs, ours = one.queues.values()
     bullmq = peer.dialect == "bullmq"
@@ -285,7 +285,7 @@ def test_a_scheduler_is_not_changed_if_its_next_job_exists(bench: WorkBench) -> 
 @only_bullmq
 def test_a_time_that_is_taken_is_skipped(bench: WorkBench) -> None:
     queue = bench.queue
-    start = (int(time.time() * 1000) // DAY + 10) * DAY
+    start = TODAY + 10 * DAY
     due = queue.upsert_scheduler("hourly", every=HOUR, start_date=start)
     (job,) = queue.page("delayed")
     bench.client.zrem(bench.handle.keys["delayed"], job.id)

@@ -6,7 +6,6 @@ Jobs are promoted before they are due, so that no test waits; the next job is du
 from __future__ import annotations
 
 import json
-import time
 from hashlib import md5
 from typing import Any
 
@@ -17,16 +16,17 @@ from spark_bull import WrongState
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.schedule.schedulers import encoder_of, without_next_job
-from tests.support.jobs import DAY, HOUR
-from tests.support.node import Peer
-from tests.support.pair import Pair
-from tests.support.schedule_rounds import (
+from tests.conformance.pair import Pair
+from tests.conformance.schedule_rounds import (
     SCHEDULING,
+    TODAY,
     Rounds,
     Schedule,
     each_peer,
     each_schedule,
 )
+from tests.support.jobs import DAY, HOUR
+from tests.support.node import Peer
 
 #: Member, options of `repeat`, payload.
 OlderJob = tuple[str, dict[str, Any], dict[str, Any]]
@@ -36,7 +36,7 @@ def make_older(client: Redis, handle: QueueHandle, job: OlderJob) -> str:
     """Makes a repeatable job and its next job, whose id is returned."""
     member, repeat, data = job
     # Later, as a worker would start it at once.
-    due = (int(time.time() * 1000) // DAY + 1) * DAY
+    due = TODAY + 2 * DAY
     keys, name = handle.keys, member.split(":")[0]
     own = repeat.get("key") or md5_of(f"{name}{repeat.get('jobId', '')}{md5_of(member)}")
     job_id = f"repeat:{own}:{due}"
@@ -96,8 +96,7 @@ def test_a_repeatable_job_of_bullmq_5_continues_as_in_node(pair: Pair, peer: Pee
     """Its `add` with the option `repeat` creates keys that its workers treat as a job scheduler."""
     one = Rounds(pair, Schedule({"every": HOUR}))
     job = {"name": "task", "data": {"$behaviour": "return:1"}, "opts": {"repeat": {"every": HOUR, "limit": 4}}}
-    for queue in one.queues.values():
-        one.pair.node.call("add", queue=queue.name, jobs=[job])
+    pair.by_node("add", jobs=[job])
     one.stay_alike(5)
 
 

@@ -1,6 +1,6 @@
 """The same scripted jobs, processed by a Node worker and by ours, leave the same keys.
 
-Every key of both queues is compared, without times and ids. tests/support/pair.py lists the intended differences.
+Every key of both queues is compared, without times and ids. pair.py lists the intended differences.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import pytest
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.services.promoter import Promoter
+from tests.conformance.pair import Pair, job, settled
 from tests.support.jobs import HOUR
 from tests.support.node import NEWEST, PEERS, Peer, each_peer_of
-from tests.support.pair import Pair, job, settled
 from tests.support.traffic import published
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -17,10 +17,10 @@ from redis import Redis
 
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work import claim as claims
+from tests.conformance.pair import comparable
 from tests.support.dump import Dump, Key, Window, difference, dump
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, Peer, each_peer_of
-from tests.support.pair import comparable
 from tests.support.wait import wait_until
 from tests.support.without_spark import OurStream
 from tests.support.worker import OurWorker

@@ -16,15 +16,18 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue
-from tests.support.dump import DELAYED_SCALE, Dump, Key, Window, difference, dump, is_job
+from tests.conformance.pair import SIDES, Pair, comparable, settled
+from tests.support.dump import DELAYED_SCALE, Dump, Key, Window, is_job
 from tests.support.jobs import DAY
 from tests.support.node import NEWEST, PEERS, Peer, each_peer_of
-from tests.support.pair import SIDES, Pair, comparable, settled
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 #: The peers that have job schedulers.
 SCHEDULING = [peer for peer in PEERS if peer.dialect != "bull-1"]
+
+#: The beginning of the day, in ms since 1970: the tests take less than a day.
+TODAY = int(time.time() * 1000) // DAY * DAY
 
 each_peer = each_peer_of("bull", "bullmq")
 each_bullmq = each_peer_of("bullmq")
@@ -70,7 +73,8 @@ class Rounds:
 
     pair: Pair
     schedule: Schedule
-    scheduler: str = "report"
+    #: Its id.
+    scheduler = "report"
 
     def __post_init__(self) -> None:
         self.queues = self.pair.queues
@@ -78,24 +82,21 @@ class Rounds:
         # Node writes its version, which decides about some fields.
         self.pair.by_node("counts")
 
-    def invoke(self, method: str, *args: Any) -> None:
-        self.pair.by_node("invoke", method=method, args=list(args))
-
-    def make(self, schedule: Schedule | None = None) -> None:
+    def make(self) -> None:
         for side in SIDES:
-            self._make_by_node(side, schedule or self.schedule)
+            self._make_by_node(side, self.schedule)
 
     def make_one_each(self, schedule: Schedule | None = None) -> None:
         """Node makes the job scheduler in the left queue, we in the right one."""
         one = schedule or self.schedule
         self._make_by_node("left", one, jobId=self.scheduler)
-        repeat = _at_moments(one)
-        dates = {"start_date": repeat.pop("startDate", None), "end_date": repeat.pop("endDate", None)}
-        given = {"name": "task", "data": one.data, "opts": one.opts, **repeat | one.ours, **dates}
+        dates = {"startDate": "start_date", "endDate": "end_date"}
+        repeat = {dates.get(name, name): value for name, value in one.repeat.items()}
+        given = {"name": "task", "data": one.data, "opts": one.opts, **repeat | one.ours}
         self.queues["right"].upsert_scheduler(self.scheduler, **given)
 
     def _make_by_node(self, side: str, one: Schedule, **bull_opts: str) -> None:
-        repeat, queue = _at_moments(one), self.queues[side].name
+        repeat, queue = one.repeat, self.queues[side].name
         if self._bullmq:
             args = [self.scheduler, repeat, {"name": "task", "data": one.data, "opts": one.opts}]
             self.pair.node.call("invoke", queue=queue, method="upsertJobScheduler", args=args)
@@ -107,16 +108,10 @@ class Rounds:
         """Node removes the job scheduler of the left queue, we the one of the right queue."""
         method, args = "removeJobScheduler", [self.scheduler]
         if not self._bullmq:
-            repeat = _as_in_bull(_at_moments(schedule or self.schedule))
+            repeat = _as_in_bull((schedule or self.schedule).repeat)
             method, args = "removeRepeatable", ["task", {**repeat, "jobId": self.scheduler}]
         self.pair.node.call("invoke", queue=self.queues["left"].name, method=method, args=args)
         assert self.queues["right"].remove_scheduler(self.scheduler)
-
-    def remove(self) -> None:
-        if self._bullmq:
-            self.invoke("removeJobScheduler", self.scheduler)
-        else:
-            self.invoke("removeRepeatable", "task", self.schedule.repeat)
 
     def promote(self) -> None:
         for queue in self.queues.values():
@@ -147,27 +142,7 @@ class Rounds:
                 self.assert_alike()
 
     def assert_alike(self) -> None:
-        left, right = (
-            comparable_schedulers(dump(self.pair.client, self.pair.prefix, queue.name), self.pair.window, queue.name)
-            for queue in self.queues.values()
-        )
-        assert not (differences := difference(left, right)), "\n".join(differences)
-
-    def jobs(self, side: str = "right") -> list[bytes]:
-        """Keys of all jobs that the job scheduler has made and that are still there."""
-        found = self.pair.client.keys(self.queues[side].handle.keys.job("repeat:*:*"))
-        return [key for key in found if not key.endswith((b":lock", b":logs"))]
-
-
-_MOMENTS: dict[str, Callable[[], Any]] = {
-    "<in ten days>": lambda: (int(time.time() * 1000) // DAY + 10) * DAY,
-    "<in three days>": lambda: (int(time.time() * 1000) // DAY + 3) * DAY,
-}
-
-
-def _at_moments(schedule: Schedule) -> dict[str, Any]:
-    """The repeat options with times in place of the names of moments."""
-    return {name: _MOMENTS.get(str(value), lambda value=value: value)() for name, value in schedule.repeat.items()}
+        assert not (differences := self.pair.differences(comparable_schedulers)), "\n".join(differences)
 
 
 def _as_in_bull(repeat: dict[str, Any]) -> dict[str, Any]:
@@ -179,13 +154,13 @@ _SCHEDULED = re.compile(r"repeat:.+:(\d{13})")
 _FIRST_LABEL = 7_000_000_000_001
 
 
-def comparable_schedulers(raw: Dump, window: Window, queue: str) -> Dump:
+def comparable_schedulers(raw: Dump, window: Window) -> Dump:
     """The comparable values of two queues with the same job schedulers, including the id counter."""
     times = sorted({match[1] for name in [*raw, *_members(raw)] if (match := _SCHEDULED.fullmatch(name))})
 
     def renamed(value: Any) -> Any:
-        """Replaces the name of the queue and the times, which are values or parts of ids."""
-        text = json.dumps(value).replace(queue, "<queue>")
+        """Replaces the times, which are values or parts of ids."""
+        text = json.dumps(value)
         for number, time_ms in enumerate(times):
             for start in ":", '"':
                 text = text.replace(f"{start}{time_ms}", f"{start}{_FIRST_LABEL + number}")

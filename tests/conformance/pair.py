@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -103,10 +103,10 @@ class Pair:
         yield
         self.node.call("stop", queue=queue.name)
 
-    def differences(self) -> list[str]:
+    def differences(self, normal: Callable[[Dump, Window], Dump] = comparable) -> list[str]:
         """The differences that are not known."""
         left, right = (
-            _without_name(comparable(dump(self.client, self.prefix, queue.name), self.window), queue.name)
+            normal(_without_name(dump(self.client, self.prefix, queue.name), queue.name), self.window)
             for queue in self.queues.values()
         )
         known = [pattern for package, pattern, _ in KNOWN if self.peer.alias.startswith(package)]
@@ -115,5 +115,6 @@ class Pair:
 
 def _without_name(raw: Dump, name: str) -> Dump:
     """Replaces the name of the queue, which is part of values that refer to parents and children."""
-    texts = {key: json.dumps(one.value).replace(name, "<queue>") for key, one in raw.items()}
-    return {key: replace(one, value=json.loads(texts[key])) for key, one in raw.items()}
+    return {
+        key: replace(one, value=json.loads(json.dumps(one.value).replace(name, "<queue>"))) for key, one in raw.items()
+    }
