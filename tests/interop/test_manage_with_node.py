@@ -69,19 +69,6 @@ def test_a_queue_is_maxed_when_node_says_so(theirs: NodePeer, queue: BullQueue) 
     theirs.call("stop", queue=queue.name, force=True)
 
 
-@each_peer_of("bullmq")
-def test_trimmed_events_leave_the_same_keys_as_node(steps: Steps) -> None:
-    for kept in (0, 150):
-        steps.begin()
-        steps.by_node("add", queue="main", jobs=[job() for _ in range(400)])
-        trimmed = steps.both(
-            lambda kept=kept: steps.node("invoke", queue="main", method="trimEvents", args=[kept]),
-            lambda kept=kept: steps.ours["main"].trim_events(kept),
-        )
-        assert trimmed[0] > 0
-        assert steps.differences(trimmed) == []
-
-
 @each_peer_of("bull", "bullmq")
 @pytest.mark.parametrize("does", ["complete", "give up"])
 def test_jobs_that_we_end_unclaimed_are_as_those_that_a_node_worker_ends(steps: Steps, does: str) -> None:

@@ -29,6 +29,7 @@ from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import ClaimedJob, Outcomes
 from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.handle.report import add_log, update_data, update_progress
 from spark_bull.core.queue.work import claim as claims
 from spark_bull.core.queue.work import verbs
@@ -39,6 +40,7 @@ from spark_bull.run.job.running_job import RunningJob
 from tests.support.jobs import HOUR, Job, new_job_arguments
 from tests.support.node import NodeError
 from tests.support.two_sides import QUEUES, Answers, TwoSides, is_opts, on_side
+from tests.support.writes import register_all
 
 MAIN = QUEUES[0]
 #: Keys of a job with the keys of its children.
@@ -159,11 +161,22 @@ class Steps(TwoSides):
     # adding
 
     def _add(self, jobs: list[Job], queue: str = MAIN) -> Answers:
-        unnamed = {"name": None} if self.peer.dialect == "bull-1" else {}
-        new_jobs = [NewJob(**new_job_arguments(job | unnamed)) for job in jobs]
+        new_jobs = self._new_jobs(jobs)
         return self.both(
             lambda: self.node("add", queue=queue, jobs=jobs), lambda: self.ours[queue].add_many(new_jobs).ids
         )
+
+    def _stage(self, jobs: list[Job]) -> Answers:
+        """As `add`, but we do it as an exactly-once write of Spark: two tasks stage chunks, the driver commits them."""
+        new_jobs, half, handle = self._new_jobs(jobs), len(jobs) // 2, self.ours[MAIN].handle
+        self.node("add", queue=MAIN, jobs=jobs)
+        assert register_all(handle, "w", [new_jobs[:half], new_jobs[half:]], chunk_size=40)
+        roll_forward(handle, "w")
+        return Answers()
+
+    def _new_jobs(self, jobs: list[Job]) -> list[NewJob]:
+        unnamed = {"name": None} if self.peer.dialect == "bull-1" else {}
+        return [NewJob(**new_job_arguments(job | unnamed)) for job in jobs]
 
     def _add_children(self, jobs: list[Job], queue: str) -> Answers:
         """Node adds jobs one by one, we together; the first one that is refused must be the same."""
