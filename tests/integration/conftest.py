@@ -1,13 +1,18 @@
-"""The command, in the process of the test."""
+"""A queue, the command in the process of the test, and the server of the page."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from redis import Redis
 
+from spark_bull import BullQueue
 from spark_bull.ops.cli import main
+from tests.support.web import Web, serving
+from tests.support.work_bench import WorkBench
 
 
 class Run:
@@ -32,3 +37,21 @@ class Run:
 @pytest.fixture
 def run(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Run:
     return Run(capsys, redis_url, prefix)
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> BullQueue:
+    """The queue `mail` of BullMQ, or of the dialect that is a parameter."""
+    return open_queue("mail", getattr(request, "param", "bullmq"))
+
+
+@pytest.fixture
+def bench(queue: BullQueue, client: Redis) -> WorkBench:
+    return WorkBench(queue, client, twice=False)
+
+
+@pytest.fixture
+def web(redis_url: str, prefix: str) -> Iterator[Web]:
+    """The server of the page, with the Redis and the prefix of the test."""
+    with serving(url=redis_url, prefix=prefix) as web:
+        yield web

@@ -41,11 +41,6 @@ InShell = Callable[..., tuple[str, int]]
 
 
 @pytest.fixture
-def queue(redis_url: str, prefix: str) -> BullQueue:
-    return BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq")
-
-
-@pytest.fixture
 def in_shell(run: Run) -> InShell:
     def run_in_shell(*argv: str, columns: int = 80, typed: str = "") -> tuple[str, int]:
         with running_command(*run.common, *argv, terminal=True, columns=columns, typed=typed) as command:

@@ -103,8 +103,7 @@ OFTEN = ("--watch", "50ms")
 
 
 @pytest.fixture
-def queue(redis_url: str, prefix: str) -> BullQueue:
-    queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq")
+def queue(queue: BullQueue) -> BullQueue:
     queue.add({})
     return queue
 

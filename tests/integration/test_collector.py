@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -23,10 +25,34 @@ from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed
 
 
+@dataclass
+class Queues:
+    """Queues of a Redis, and collectors of them, which are closed after the test. All are of one reader."""
+
+    place: Mapping[str, str]
+    client: Redis
+    opened: ExitStack
+
+    def bench(self, name: str, protocol: str = "bullmq", **options: Any) -> WorkBench:
+        return WorkBench(BullQueue(name, protocol=protocol, **self.place, **options), self.client, twice=False)
+
+    @cached_property
+    def mail(self) -> WorkBench:
+        return self.bench("mail")
+
+    @cached_property
+    def reports(self) -> WorkBench:
+        return self.bench("reports")
+
+    def collector(self, queue: str = "mail", **options: str) -> Collector:
+        given = parse_options({**self.place, "queue": queue, **options}, CollectOptions)
+        return self.opened.enter_context(closing(Collector(given, "mine")))
+
+
 @pytest.fixture
-def benches(client: Redis, redis_url: str, prefix: str) -> dict[str, WorkBench]:
-    queues = {name: BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") for name in ("mail", "reports")}
-    return {name: WorkBench(queue, client, twice=False) for name, queue in queues.items()}
+def queues(client: Redis, redis_url: str, prefix: str) -> Iterator[Queues]:
+    with ExitStack() as opened:
+        yield Queues({"url": redis_url, "prefix": prefix}, client, opened)
 
 
 def finish(bench: WorkBench, count: int) -> None:
@@ -34,57 +60,38 @@ def finish(bench: WorkBench, count: int) -> None:
     bench.work(completed(bench.claim(count)))
 
 
-#: Opens the collector of a queue, or of several: `collector(bench, "mail,reports", states="failed")`.
-Opener = Callable[..., Collector]
-
-
-@pytest.fixture
-def collector() -> Iterator[Opener]:
-    """Opens collectors with the Redis and the prefix of a bench; closes them after the test."""
-    with ExitStack() as collectors:
-
-        def opened(bench: WorkBench, queue: str, **more: Any) -> Collector:
-            options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": queue}
-            return collectors.enter_context(closing(Collector(parse_options(options | more, CollectOptions), "mine")))
-
-        yield opened
-
-
-def test_a_queue_that_is_omitted_for_a_while_keeps_its_position(
-    benches: dict[str, WorkBench], collector: Opener
-) -> None:
-    for bench in benches.values():
+def test_a_queue_that_is_omitted_for_a_while_keeps_its_position(queues: Queues) -> None:
+    for bench in (queues.mail, queues.reports):
         finish(bench, 3)
-    both = collector(benches["mail"], "mail,reports")
+    both = queues.collector("mail,reports")
     done = both.advance(both.first_positions(), None)
     assert done == {"mail": 3, "reports": 3}
     both.close()
 
-    one = collector(benches["mail"], "mail")
+    one = queues.collector()
     assert one.advance(done, None) == done
     one.close()
 
-    finish(benches["reports"], 2)
-    again = collector(benches["mail"], "mail,reports")
+    finish(queues.reports, 2)
+    again = queues.collector("mail,reports")
     assert again.advance(done, None) == {"mail": 3, "reports": 5}
 
 
 @pytest.mark.parametrize("name", ["completed", "meta"])
 def test_a_damaged_queue_does_not_keep_the_results_of_others(
-    benches: dict[str, WorkBench], collector: Opener, monkeypatch: pytest.MonkeyPatch, name: str
+    queues: Queues, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr("spark_bull.run.claims.waits.RETRY_S", 0.0)
-    for bench in benches.values():
+    for bench in (queues.mail, queues.reports):
         finish(bench, 3)
-    known = collector(benches["mail"], "mail,reports")
+    known = queues.collector("mail,reports")
     done = known.advance({}, None)
-    for bench in benches.values():
+    for bench in (queues.mail, queues.reports):
         finish(bench, 2)
-    mail = benches["mail"]
-    with DamagedKey(mail.client, mail.handle, name, "string").damaged():
+    with DamagedKey(queues.client, queues.mail.handle, name, "string").damaged():
         done = known.advance(done, None)
         assert done["reports"] == 5
-        finish(benches["reports"], 1)
+        finish(queues.reports, 1)
         done = known.advance(done, None)
         assert done["reports"] == 6
     assert known.advance(done, None) == {"mail": 5, "reports": 6}
@@ -100,23 +107,17 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("dialect", "kind"), [("bull-1", "string"), ("bull", "set")])
 def test_a_damaged_key_is_no_change_of_the_dialect(
-    client: Redis,
-    redis_url: str,
-    prefix: str,
-    collector: Opener,
-    caplog: pytest.LogCaptureFixture,
-    dialect: str,
-    kind: str,
+    queues: Queues, caplog: pytest.LogCaptureFixture, dialect: str, kind: str
 ) -> None:
-    bench = WorkBench(BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect), client, twice=False)
+    bench = queues.bench("q", dialect)
     finish(bench, 3)
-    known = collector(bench, "q")
+    known = queues.collector("q")
     done = known.advance({}, None)
     finish(bench, 2)
     if kind == "set":
         # Tells bull from bull-1.
         bench.add(1)
-    key = DamagedKey(client, bench.handle, "completed", kind)
+    key = DamagedKey(queues.client, bench.handle, "completed", kind)
     with key.damaged():
         done = known.advance(done, None)
         assert key.key in caplog.text
@@ -125,12 +126,12 @@ def test_a_damaged_key_is_no_change_of_the_dialect(
 
 @pytest.mark.usefixtures("impatient")
 def test_a_query_waits_for_a_damaged_queue_whose_dialect_is_unknown_unless_it_ends_soon(
-    client: Redis, redis_url: str, prefix: str, collector: Opener, caplog: pytest.LogCaptureFixture
+    queues: Queues, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = WorkBench(BullQueue("q", url=redis_url, prefix=prefix, protocol="bull-1"), client, twice=False)
+    bench = queues.bench("q", "bull-1")
     finish(bench, 3)
-    patient, glob, ending, may_end = (collector(bench, queue) for queue in ("q", "q*", "q", "q"))
-    key = DamagedKey(client, bench.handle, "completed", "string")
+    patient, glob, ending, may_end = (queues.collector(queue) for queue in ("q", "q*", "q", "q"))
+    key = DamagedKey(queues.client, bench.handle, "completed", "string")
     with key.damaged():
         assert patient.advance(patient.first_positions(), None) == glob.advance(glob.first_positions(), None) == {}
         assert f"expected {key.key} to be a set or zset, found a string" in caplog.text
@@ -144,28 +145,24 @@ def test_a_query_waits_for_a_damaged_queue_whose_dialect_is_unknown_unless_it_en
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_queue_that_another_library_has_made_anew_ends_the_query(
-    client: Redis, redis_url: str, prefix: str, collector: Opener
-) -> None:
-    old, new = (BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) for dialect in ("bull-1", "bull"))
-    bench = WorkBench(old, client, twice=False)
-    finish(bench, 3)
-    dated = collector(bench, "q", startingOffsets="2026-01-01")
+def test_a_queue_that_another_library_has_made_anew_ends_the_query(bench: WorkBench, queues: Queues) -> None:
+    old, new = (queues.bench("q", dialect) for dialect in ("bull-1", "bull"))
+    finish(old, 3)
+    dated = queues.collector("q", startingOffsets="2026-01-01")
     with pytest.raises(OptionError, match="for dialects that store finish times, got queue q of dialect bull-1: use"):
         dated.advance({}, None)
     dated.close()
-    known = collector(bench, "q")
+    known = queues.collector("q")
     done = known.advance({}, None)
-    old.obliterate(force=True)
-    finish(WorkBench(new, client, twice=False), 1)
+    old.queue.obliterate(force=True)
+    finish(new, 1)
     with pytest.raises(DialectError, match=r"to have dialect bull-1, got bull .*`completed` is a ZSET"):
         known.advance(done, None)
 
 
-def test_a_ledger_that_has_lost_entries_is_an_error(benches: dict[str, WorkBench], collector: Opener) -> None:
-    bench = benches["mail"]
+def test_a_ledger_that_has_lost_entries_is_an_error(bench: WorkBench, queues: Queues) -> None:
     finish(bench, 3)
-    known = collector(bench, "mail")
+    known = queues.collector()
     done = known.advance({}, None)
     keys = bench.handle.keys.results("mine")
     bench.client.delete(keys["ledger"])
@@ -173,7 +170,7 @@ def test_a_ledger_that_has_lost_entries_is_an_error(benches: dict[str, WorkBench
         known.advance(done, None)
     known.close()
 
-    careless = collector(bench, "mail", failOnDataLoss="false")
+    careless = queues.collector(failOnDataLoss="false")
     assert careless.advance(done, None) == {"mail": 6}
 
 
@@ -183,12 +180,9 @@ def finish_and_remove(bench: WorkBench, count: int) -> None:
     bench.work(completed(claim, count=0))
 
 
-def test_events_are_read_between_batches_before_they_are_trimmed(
-    benches: dict[str, WorkBench], collector: Opener
-) -> None:
-    bench = benches["mail"]
+def test_events_are_read_between_batches_before_they_are_trimmed(bench: WorkBench, queues: Queues) -> None:
     bench.client.hset(bench.key("meta"), "opts.maxLenEvents", 1_000)
-    known = collector(bench, "mail")
+    known = queues.collector()
     assert known.advance({}, None) == {"mail": 0}
     ledger = bench.handle.keys.results("mine")["ledger"]
     for finished in range(200, 2_001, 200):
@@ -198,13 +192,10 @@ def test_events_are_read_between_batches_before_they_are_trimmed(
     assert known.advance({"mail": 0}, None) == {"mail": 2_000}
 
 
-def test_without_events_kept_jobs_are_collected_and_jobs_that_are_removed_are_missed(
-    client: Redis, redis_url: str, prefix: str, collector: Opener
-) -> None:
-    queue = BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", events="none")
-    bench = WorkBench(queue, client, twice=False)
+def test_without_events_kept_jobs_are_collected_and_jobs_that_are_removed_are_missed(queues: Queues) -> None:
+    bench = queues.bench("q", events="none")
     finish(bench, 3)
-    known = collector(bench, "q")
+    known = queues.collector("q")
     done = known.advance({}, None)
     finish_and_remove(bench, 2)
     finish(bench, 1)
@@ -212,7 +203,7 @@ def test_without_events_kept_jobs_are_collected_and_jobs_that_are_removed_are_mi
 
 
 def test_events_of_queues_in_several_slots_of_a_cluster_are_read_between_batches(
-    own_redis: Callable[..., EmbeddedRedis], collector: Opener
+    queues: Queues, own_redis: Callable[..., EmbeddedRedis]
 ) -> None:
     url = own_redis({"cluster-enabled": "yes"}).url
     with Redis.from_url(url) as client:
@@ -221,7 +212,7 @@ def test_events_of_queues_in_several_slots_of_a_cluster_are_read_between_batches
             WorkBench(BullQueue(name, url=url, protocol="bullmq"), client, twice=False)
             for name in ("{a}", "{b}", "{c}")
         ]
-        known = collector(benches[0], "{a},{b},{c}")
+        known = queues.collector("{a},{b},{c}", url=url, prefix="bull")
         for bench in benches:
             finish(bench, 1)
         done = known.advance({}, None)
@@ -233,11 +224,10 @@ def test_events_of_queues_in_several_slots_of_a_cluster_are_read_between_batches
 
 
 def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accepted(
-    benches: dict[str, WorkBench], caplog: pytest.LogCaptureFixture, collector: Opener
+    bench: WorkBench, queues: Queues, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bench = benches["mail"]
     finish(bench, 3)
-    known = collector(bench, "mail")
+    known = queues.collector()
     done = known.advance({}, None)
     known.close()
 
@@ -245,55 +235,52 @@ def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accept
     finish_and_remove(bench, 7)
     bench.client.xtrim(bench.key("events"), maxlen=0, approximate=False)
     for _ in range(2):
-        known = collector(bench, "mail")
+        known = queues.collector()
         with pytest.raises(ResultsLost, match=r"queue mail: .* about 7 finished jobs are lost\. .*maxLen"):
             known.advance(done, None)
         known.close()
 
-    careless = collector(bench, "mail", failOnDataLoss="false")
+    careless = queues.collector(failOnDataLoss="false")
     assert careless.advance(done, None) == {"mail": 5}
     assert "about 7 finished jobs are lost" in caplog.text
     careless.close()
 
-    known = collector(bench, "mail")
+    known = queues.collector()
     assert known.advance(done, None) == {"mail": 5}
 
 
 def test_events_are_not_read_while_too_many_results_are_unread(
-    benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch, collector: Opener
+    bench: WorkBench, queues: Queues, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_bull.run.services.queue_collector.MAX_UNREAD", 5)
-    bench = benches["mail"]
     finish(bench, 5)
-    known = collector(bench, "mail")
+    known = queues.collector()
     done = known.advance({}, None)
     assert known._open["mail"].read_events() is None
     known.release(done)
     assert known._open["mail"].read_events() is not None
 
 
-def test_a_closed_collector_reads_no_events_and_is_not_connected(
-    benches: dict[str, WorkBench], client: Redis, collector: Opener
-) -> None:
-    bench = benches["mail"]
+def test_a_closed_collector_reads_no_events_and_is_not_connected(bench: WorkBench, queues: Queues) -> None:
     finish(bench, 1)
-    known = collector(bench, "mail")
+    known = queues.collector()
     assert known.advance({}, None) == {"mail": 1}
     known.close()
     assert known._open["mail"].read_events() is None
     # Redis notices a closed connection when it looks at it next.
-    wait_until(lambda: known._owner not in {one["name"] for one in client.client_list()}, "the connection to be closed")
+    wait_until(
+        lambda: known._owner not in {one["name"] for one in bench.client.client_list()}, "the connection to be closed"
+    )
 
 
 def test_a_batch_begins_with_some_jobs_and_the_others_are_discovered_meanwhile(
-    benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch, collector: Opener
+    bench: WorkBench, queues: Queues, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_bull.run.services.collector.ENOUGH_JOBS", 1)
-    bench = benches["mail"]
     finish(bench, 3 * LOOKED_AT)
     # Jobs are found in the set of finished jobs, LOOKED_AT per call: all events would be read before the first batch.
     bench.client.xtrim(bench.handle.keys["events"], maxlen=0, approximate=False)
-    known = collector(bench, "mail")
+    known = queues.collector()
     first = known.advance({}, 10_000)
     assert 0 < first["mail"] < 3 * LOOKED_AT
     known.discover_ahead(first, 10_000)
@@ -301,12 +288,9 @@ def test_a_batch_begins_with_some_jobs_and_the_others_are_discovered_meanwhile(
     assert known.advance(first, 10_000) == {"mail": 3 * LOOKED_AT}
 
 
-def test_a_batch_waits_for_enough_jobs_unless_the_query_may_end(
-    benches: dict[str, WorkBench], collector: Opener
-) -> None:
-    bench = benches["mail"]
+def test_a_batch_waits_for_enough_jobs_unless_the_query_may_end(bench: WorkBench, queues: Queues) -> None:
     finish(bench, 2)
-    patient = collector(bench, "mail", minJobsPerTrigger="3", maxTriggerDelayMs="3600000")
+    patient = queues.collector(minJobsPerTrigger="3", maxTriggerDelayMs="3600000")
     assert patient.advance({}, 10) == {}
     finish(bench, 1)
     wait_until(lambda: patient.advance({}, 10) == {"mail": 3}, "enough jobs")
@@ -315,26 +299,23 @@ def test_a_batch_waits_for_enough_jobs_unless_the_query_may_end(
     assert patient.advance({"mail": 3}, 10, may_end=True) == {"mail": 4}
 
 
-def test_a_batch_has_jobs_up_to_a_number_of_bytes_one_of_each_queue_at_least(
-    benches: dict[str, WorkBench], collector: Opener
-) -> None:
-    mail = benches["mail"]
+def test_a_batch_has_jobs_up_to_a_number_of_bytes_one_of_each_queue_at_least(bench: WorkBench, queues: Queues) -> None:
     for size in (500, 1_500, 300, 300, 300):
-        mail.add(1)
-        mail.work(completed(mail.claim(1), f'"{"x" * size}"'))
+        bench.add(1)
+        bench.work(completed(bench.claim(1), f'"{"x" * size}"'))
     # What is left of a removed job is the value in the ledger.
-    mail.add(1)
-    mail.work(completed(mail.claim(1), f'"{"x" * 900}"', count=0))
-    known, done, ends = collector(mail, "mail", maxBytesPerTrigger="1300"), dict[str, int](), list[int]()
+    bench.add(1)
+    bench.work(completed(bench.claim(1), f'"{"x" * 900}"', count=0))
+    known, done, ends = queues.collector(maxBytesPerTrigger="1300"), dict[str, int](), list[int]()
     known._fields = ["returnvalue"]
     for _ in range(5):
         done = known.advance(done, 1_000)
         ends.append(done["mail"])
     assert ends == [1, 2, 5, 6, 6]
 
-    finish(benches["reports"], 3)
+    finish(queues.reports, 3)
     known.close()
-    both = collector(mail, "mail,reports", maxBytesPerTrigger="1")
+    both = queues.collector("mail,reports", maxBytesPerTrigger="1")
     done = both.advance(done, 1_000)
     assert done == {"mail": 6, "reports": 1}
     assert both.advance(done, None) == {"mail": 6, "reports": 3}, "without limits"
@@ -347,13 +328,11 @@ def finish_without_events(bench: WorkBench, count: int) -> None:
     bench.client.xtrim(bench.handle.keys["events"], maxlen=0, approximate=False)
 
 
-def test_as_many_jobs_are_discovered_as_a_batch_takes_of_all_queues(
-    benches: dict[str, WorkBench], collector: Opener
-) -> None:
+def test_as_many_jobs_are_discovered_as_a_batch_takes_of_all_queues(queues: Queues) -> None:
     most, share = 4 * LOOKED_AT, 2 * LOOKED_AT
-    for bench in benches.values():
+    for bench in (queues.mail, queues.reports):
         finish_without_events(bench, 4 * share)
-    known = collector(benches["mail"], "mail,reports")
+    known = queues.collector("mail,reports")
     first = known.advance({}, most)
     assert first == {"mail": share, "reports": share}
     assert max(known.found().values()) <= share + LOOKED_AT
@@ -363,28 +342,24 @@ def test_as_many_jobs_are_discovered_as_a_batch_takes_of_all_queues(
     assert known.advance(first, most) == {"mail": 2 * share, "reports": 2 * share}
 
 
-def test_a_queue_with_many_jobs_fills_the_batch_if_others_have_few(
-    benches: dict[str, WorkBench], collector: Opener
-) -> None:
-    finish_without_events(benches["mail"], 4 * LOOKED_AT)
-    finish_without_events(benches["reports"], 100)
-    known = collector(benches["mail"], "mail,reports")
+def test_a_queue_with_many_jobs_fills_the_batch_if_others_have_few(queues: Queues) -> None:
+    finish_without_events(queues.mail, 4 * LOOKED_AT)
+    finish_without_events(queues.reports, 100)
+    known = queues.collector("mail,reports")
     most = 2 * LOOKED_AT
     assert known.advance({}, most) == {"mail": most - 100, "reports": 100}
     assert most - 100 <= known.found()["mail"] <= most + LOOKED_AT
     assert known.advance({"mail": most - 100, "reports": 100}, None) == {"mail": 4 * LOOKED_AT, "reports": 100}
 
 
-def test_discovery_ahead_stops_before_the_next_queue(
-    benches: dict[str, WorkBench], collector: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_discovery_ahead_stops_before_the_next_queue(queues: Queues, monkeypatch: pytest.MonkeyPatch) -> None:
     # Without this, the event reader could read the events of both queues before `finish_without_events` removes them.
     monkeypatch.setattr(EventReader, "round", lambda reader: reader._over.wait())
-    known = collector(benches["mail"], "mail,reports")
-    for bench in benches.values():
+    known = queues.collector("mail,reports")
+    for bench in (queues.mail, queues.reports):
         bench.add()
     assert known.advance({}, 10) == {"mail": 0, "reports": 0}
-    for bench in benches.values():
+    for bench in (queues.mail, queues.reports):
         finish_without_events(bench, 3)
     known._discover({"mail": 0, "reports": 0}, 10, lambda: known.found()["mail"] > 0)
     assert known.found() == {"mail": 3, "reports": 0}
@@ -415,12 +390,11 @@ def test_the_jobs_of_a_batch_are_divided_among_its_tasks_and_its_queues(redis_ur
 
 
 def test_a_wrong_protocol_is_refused_for_a_name_and_skipped_for_a_glob(
-    benches: dict[str, WorkBench], redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, collector: Opener
+    bench: WorkBench, queues: Queues, caplog: pytest.LogCaptureFixture
 ) -> None:
-    benches["mail"].add()
-    with BullQueue("mail-2", url=redis_url, prefix=prefix, protocol="bull") as queue:
-        queue.add({})
-    named, matching = (collector(benches["mail"], queues, protocol="bull") for queues in ("mail", "mail*"))
+    queues.mail.add()
+    queues.bench("mail-2", "bull").add()
+    named, matching = (queues.collector(name, protocol="bull") for name in ("mail", "mail*"))
     with pytest.raises(DialectError, match="expected queue mail to speak bull"):
         named.horizons()
     assert set(matching.horizons()) == {"mail-2"}

@@ -38,24 +38,13 @@ from spark_bull.run.testing.process_all import process_all
 from tests.integration.conftest import Run
 from tests.support.redis_servers import PASSWORD, STATES, USER, rules
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.work_bench import each_dialect
 from tests.support.writes import register_all
 
-DIALECTS = ("bull-1", "bull", "bullmq")
 DAY_MS = 86_400_000
 OwnRedis = Callable[..., EmbeddedRedis]
 
-each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
-with_schedules = pytest.mark.parametrize("protocol", ["bull", "bullmq"])
-
-
-@pytest.fixture
-def protocol() -> str:
-    return "bullmq"
-
-
-@pytest.fixture
-def queue(redis_url: str, prefix: str, protocol: str) -> BullQueue:
-    return BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol)
+newer = pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
 
 
 def only(findings: Iterable[Finding], level: str) -> Finding:
@@ -248,7 +237,7 @@ def test_unfinished_writes_are_finished_and_lost_ones_are_reported(queue: BullQu
     assert broken.advice.endswith("spark-bull writes mail --limit 1000")
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bullmq"])
+@pytest.mark.parametrize("queue", ["bull-1", "bullmq"], indirect=True)
 def test_stalled_jobs_are_returned(queue: BullQueue) -> None:
     handle = queue.handle
     for job_id in ("dead", "alive", "next"):
@@ -301,13 +290,13 @@ def test_delayed_jobs_that_nobody_promotes_are_a_problem(queue: BullQueue) -> No
     assert found.advice == "start a worker, or run: spark-bull promote mail"
 
 
-@with_schedules
-def test_a_scheduler_without_a_next_job_is_reported(queue: BullQueue, protocol: str) -> None:
+@newer
+def test_a_scheduler_without_a_next_job_is_reported(queue: BullQueue) -> None:
     for schedule in ("stopped", "running", "ended"):
         queue.upsert_scheduler(schedule, pattern="0 0 1 1 *", end_date=epoch_ms() + 1_000 * DAY_MS)
     (job_id,) = _jobs_of(queue, "stopped")
     queue.remove(job_id) if queue.protocol == "bull" else _delete(queue, job_id)
-    found = only(queues.schedulers(queue.handle), "problem" if protocol == "bullmq" else "warning")
+    found = only(queues.schedulers(queue.handle), "problem" if queue.protocol == "bullmq" else "warning")
     assert found.found == "stopped, the next job is missing: 1 job scheduler of 3, stopped"
     assert found.advice.partition(";")[0] == "create them again: spark-bull schedule mail stopped …"
     queue.upsert_scheduler("stopped", pattern="0 0 1 1 *")
@@ -372,23 +361,23 @@ def of_size(size: int) -> dict[str, str]:
     return {"text": "x" * (size - len('{"text":""}'))}
 
 
-def payloads_on(redis: EmbeddedRedis, protocol: str, sizes: Iterable[int]) -> Finding:
+def payloads_on(redis: EmbeddedRedis, sizes: Iterable[int]) -> Finding:
     """Adds jobs with payloads of these sizes, works them off, and adds them again."""
-    with BullQueue("mail", url=redis.url, protocol=protocol) as queue:
+    with BullQueue("mail", url=redis.url, protocol="bullmq") as queue:
         queue.add_many(NewJob(of_size(size)) for size in sizes)
         process_all(queue, lambda job: None)
         queue.add_many(NewJob(of_size(size)) for size in sizes)
         return only(payloads(queue.handle), "ok")
 
 
-def test_a_longer_limit_is_advised_with_what_jobs_would_take(own_redis: OwnRedis, protocol: str) -> None:
+def test_a_longer_limit_is_advised_with_what_jobs_would_take(own_redis: OwnRedis) -> None:
     short, long = own_redis({COMPACT_SETTING: "64"}), own_redis()
-    found = payloads_on(short, protocol, [200] * 5)
+    found = payloads_on(short, [200] * 5)
     assert found.found.startswith("10 of 10 sampled jobs have a field over 64 bytes: they take ")
     assert re.search(r"run: redis-cli CONFIG SET hash-max-(ziplist|listpack)-value 1024$", found.advice)
     taken = re.findall(r"take ([\d,]+) bytes each in Redis, about ([\d,]+)", found.found)[0]
     now, then = (int(size.replace(",", "")) for size in taken)
-    assert payloads_on(long, protocol, [200] * 5).found.startswith("10 of 10 sampled jobs")
+    assert payloads_on(long, [200] * 5).found.startswith("10 of 10 sampled jobs")
     measured = [
         client.memory_usage(key)
         for client in [Redis.from_url(long.url)]
@@ -408,11 +397,11 @@ def test_no_other_limit_is_advised_where_it_would_save_little(own_redis: OwnRedi
         # Too few for a change.
         ("64", [30] * 19 + [200], 38),
     ):
-        found = payloads_on(own_redis({COMPACT_SETTING: limit}), "bullmq", sizes)
+        found = payloads_on(own_redis({COMPACT_SETTING: limit}), sizes)
         assert not found.advice
         assert found.found.startswith(f"{compact} of {2 * len(sizes)} sampled jobs have no field over ")
     of_few_fields = own_redis({COMPACT_SETTING: "64", "hash-max-ziplist-entries": "3"})
-    assert payloads_on(of_few_fields, "bullmq", [200]).found.startswith("0 of 2 sampled jobs")
+    assert payloads_on(of_few_fields, [200]).found.startswith("0 of 2 sampled jobs")
 
 
 def test_payloads_are_not_read_and_nothing_is_written(own_redis: OwnRedis) -> None:
@@ -448,7 +437,7 @@ def found_by(queue: BullQueue, check: str, *, removes: bool = True) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize("protocol", ["bull", "bullmq"])
+@newer
 def test_orphaned_jobs_are_removed_and_nothing_else(queue: BullQueue, client: Redis) -> None:
     handle, keys = queue.handle, queue.handle.keys
     queue.add_many(NewJob({}, job_id=f"job-{n}", delay=0 if n % 2 else DAY_MS) for n in range(20))

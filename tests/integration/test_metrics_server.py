@@ -126,21 +126,21 @@ def test_metrics_of_several_queues_have_one_description_and_global_labels(
 def test_a_write_that_has_lost_jobs_is_counted_as_broken(run: Run, queue: BullQueue) -> None:
     register_all(queue.handle, "whole", [[NewJob({})]])
     queue.recover()
-    assert value(values_of(run("metrics", "q")), "spark_bull_broken_writes", queue="q") == 0
+    assert value(values_of(run("metrics", "mail")), "spark_bull_broken_writes", queue="mail") == 0
     register_all(queue.handle, "cut", [[NewJob({})]])
     queue.handle.connection.call("DEL", queue.handle.keys.stage("cut.0.0"))
     with pytest.raises(StagedDataLost):
         queue.recover()
-    values = values_of(run("metrics", "q"))
-    assert value(values, "spark_bull_broken_writes", queue="q") == 1
-    assert value(values, "spark_bull_unfinished_writes", queue="q") == 0
+    values = values_of(run("metrics", "mail"))
+    assert value(values, "spark_bull_broken_writes", queue="mail") == 1
+    assert value(values, "spark_bull_unfinished_writes", queue="mail") == 0
 
 
 def test_statistics_can_be_limited_and_left_out(run: Run, queue: BullQueue) -> None:
     queue.add_many(NewJob({}, name=f"n{n}") for n in range(5) for _ in range(n + 1))
-    names = {dict(labels).get("name") for _, labels in values_of(run("metrics", "q", "--names", "2"))}
+    names = {dict(labels).get("name") for _, labels in values_of(run("metrics", "mail", "--names", "2"))}
     assert names == {None, "n3", "n4"}
-    without = {name for name, _ in values_of(run("metrics", "q", "--sample", "0"))}
+    without = {name for name, _ in values_of(run("metrics", "mail", "--sample", "0"))}
     assert "spark_bull_queue_paused" in without
     assert not without & {"spark_bull_oldest_waiting_seconds", "spark_bull_jobs", "spark_bull_jobs_added_per_second"}
 

@@ -43,9 +43,9 @@ def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_or_expires_earlier(
     redis_url: str, prefix: str, protocol: str
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol, events="none") as queue:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol, events="none") as queue:
         queue.add({"n": 0}, delay=DAY_MS)
-        with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False, events="none") as promoter:
+        with Promoter(redis_url, ["mail"], prefix=prefix, protocol=protocol, rescue=False, events="none") as promoter:
             for n in range(1, 4):
                 queue.add({"n": n}, delay=150)
                 wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to wait")
@@ -59,9 +59,9 @@ def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_or_expires_earlier(
 
 def test_a_stopped_promoter_logs_nothing_when_its_server_ends(own_log: pytest.LogCaptureFixture) -> None:
     others = {*threading.enumerate()}
-    with EmbeddedRedis() as server, BullQueue("q", url=server.url, protocol="bullmq") as queue:
+    with EmbeddedRedis() as server, BullQueue("mail", url=server.url, protocol="bullmq") as queue:
         queue.add({})
-        with Promoter(server.url, ["q"]), Redis.from_url(server.url) as client:
+        with Promoter(server.url, ["mail"]), Redis.from_url(server.url) as client:
             wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "the promoter to wait for events")
     own = {*threading.enumerate()} - others
     watches = [thread for thread in own if thread.name == "spark-bull-event stream watch"]
@@ -73,11 +73,11 @@ def test_a_stopped_promoter_logs_nothing_when_its_server_ends(own_log: pytest.Lo
 def test_a_sleeping_promoter_wakes_for_a_callback_that_expires_with_fewer_events(
     redis_url: str, prefix: str, client: Redis
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", events="none") as queue:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq", events="none") as queue:
         queue.add({}, expire_after_ms=DAY_MS)
-        with Promoter(redis_url, ["q"], prefix=prefix, rescue=False, events="none") as promoter:
+        with Promoter(redis_url, ["mail"], prefix=prefix, rescue=False, events="none") as promoter:
             for name in ("first", "second", "third"):
-                job = CallbackJob("q", "bullmq", None, "{}", {"expireAfterMs": 150})
+                job = CallbackJob("mail", "bullmq", None, "{}", {"expireAfterMs": 150})
                 open_callback(queue.handle, Callback(job, name, ("pending",)))
                 key = queue.handle.keys.job(name)
                 wait_until(lambda key=key: client.hget(key, "defa") == b"expired", "the callback to expire")
@@ -128,7 +128,7 @@ def test_several_promoters_promote_each_job_once_and_fail_each_expired_one_once(
     ids = queue.add_many(NewJob({"n": n}, delay=100 + n % 50) for n in range(2_000)).ids
     kinds = ({}, {"priority": 3}, {"delay": 100})
     queue.add_many(NewJob({}, expire_after_ms=200, **kinds[n % 3]) for n in range(300))
-    promoters = [Promoter(redis_url, ["q"], prefix=prefix, protocol="bullmq").start() for _ in range(3)]
+    promoters = [Promoter(redis_url, ["mail"], prefix=prefix, protocol="bullmq").start() for _ in range(3)]
     wait_until(lambda: sum(one.done.expired for one in promoters) >= 300, "the other jobs to expire")
     wait_until(lambda: {job.id for job in queue.page("wait")} == {*ids}, "all jobs to be promoted")
     for promoter in promoters:
@@ -147,7 +147,7 @@ def test_a_rescuer_rescues_stalled_jobs(queue: BullQueue, redis_url: str, prefix
     queue.add({})
     keys = queue.handle.keys
     queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
-    with Rescuer(redis_url, ["q"], prefix=prefix, check_ms=100, max_stalled=0):
+    with Rescuer(redis_url, ["mail"], prefix=prefix, check_ms=100, max_stalled=0):
         wait_until(lambda: queue.counts()["wait"] == 1, "the job to be rescued")
     # The worker that claims it next fails it.
     assert queue.handle.connection.call("HEXISTS", keys.job("1"), "defa") == 1
@@ -176,10 +176,10 @@ def test_the_command_with_once_promotes_due_jobs_and_ends(
     queue.add_many([NewJob({}, delay=1), NewJob({}, delay=DAY_MS)])
     now = queue.handle.connection.now_ms()
     wait_until(lambda: queue.handle.connection.now_ms() > now + 5, "the job to be due")
-    assert main(["--url", redis_url, "--prefix", prefix, "--json", "promote", "q", "--once"]) == 0
+    assert main(["--url", redis_url, "--prefix", prefix, "--json", "promote", "mail", "--once"]) == 0
     assert '"promoted": 1' in capsys.readouterr().out
     (job,) = queue.page("delayed")
-    assert main(["--url", redis_url, "--prefix", prefix, "promote", "q", job.id]) == 0
+    assert main(["--url", redis_url, "--prefix", prefix, "promote", "mail", job.id]) == 0
     assert queue.counts()["wait"] == 2
     assert main(["--url", redis_url, "--prefix", prefix, "promote", "meil", "--once"]) == 0
     assert capsys.readouterr().err.startswith("spark-bull promote: no such queue: meil (prefix ")
@@ -187,7 +187,7 @@ def test_the_command_with_once_promotes_due_jobs_and_ends(
 
 def test_the_command_runs_until_sigterm(queue: BullQueue, redis_url: str, prefix: str) -> None:
     queue.add({}, delay=1)
-    arguments = ["q", "--url", redis_url, "--prefix", prefix]
+    arguments = ["mail", "--url", redis_url, "--prefix", prefix]
     running = subprocess.Popen(
         [sys.executable, "jobs/promote.py", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
@@ -209,7 +209,7 @@ def test_many_jobs_due_at_once_are_promoted_in_chunks(own_redis: Callable[..., E
     server = own_redis()
     jobs = 5_000
     with (
-        BullQueue("q", url=server.url, protocol=protocol, chunk_size=2_000) as queue,
+        BullQueue("mail", url=server.url, protocol=protocol, chunk_size=2_000) as queue,
         Redis.from_url(server.url) as client,
     ):
         queue.add_many(NewJob({"n": n}, delay=DAY_MS) for n in range(jobs))
@@ -227,5 +227,5 @@ def test_many_jobs_due_at_once_are_promoted_in_chunks(own_redis: Callable[..., E
 
 
 def test_a_running_promoter_does_not_keep_the_program_alive(redis_url: str, prefix: str) -> None:
-    code = f"from spark_bull import Promoter; Promoter({redis_url!r}, ['q'], prefix={prefix!r}).start()"
+    code = f"from spark_bull import Promoter; Promoter({redis_url!r}, ['mail'], prefix={prefix!r}).start()"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)

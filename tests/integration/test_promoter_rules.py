@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,13 +22,11 @@ CONDITION = "failed >= 3 over 1m"
 
 
 @pytest.fixture
-def bench(client: Redis, redis_url: str, prefix: str) -> Iterator[WorkBench]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        bench = WorkBench(queue, client, twice=False)
-        # A promoter looks at queues that exist.
-        bench.add()
-        bench.work(completed(bench.claim()))
-        yield bench
+def bench(bench: WorkBench) -> WorkBench:
+    """A promoter looks at queues that exist."""
+    bench.add()
+    bench.work(completed(bench.claim()))
+    return bench
 
 
 def fail_jobs(bench: WorkBench, guard: Guard) -> None:
@@ -43,9 +40,9 @@ def fail_jobs(bench: WorkBench, guard: Guard) -> None:
 def test_of_two_promoters_one_pauses_the_queue_and_one_resumes_it(
     bench: WorkBench, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    guard = Guard("q*", CONDITION, resume_after_s=0.5)
+    guard = Guard("mai*", CONDITION, resume_after_s=0.5)
     caplog.set_level(logging.INFO, "spark_bull")
-    one, other = (Promoter(redis_url, ["q"], prefix=prefix, rescue=False, guards=[guard]) for _ in range(2))
+    one, other = (Promoter(redis_url, ["mail"], prefix=prefix, rescue=False, guards=[guard]) for _ in range(2))
     with one, other:
         fail_jobs(bench, guard)
         wait_until(lambda: one.done.resumed + other.done.resumed, "a promoter to resume the queue")
@@ -56,20 +53,20 @@ def test_of_two_promoters_one_pauses_the_queue_and_one_resumes_it(
     said = [record.getMessage() for record in caplog.records if "guard" in record.getMessage()]
     why = f"{CONDITION}: 3 of 3 jobs failed"
     assert said == [
-        f"queue q: a guard has paused it for 0.5 s: {why}",
-        f"queue q: a guard has resumed it, which was paused: {why}",
+        f"queue mail: a guard has paused it for 0.5 s: {why}",
+        f"queue mail: a guard has resumed it, which was paused: {why}",
     ]
 
 
 def test_another_promoter_resumes_the_queue_of_one_that_was_killed(
     bench: WorkBench, redis_url: str, prefix: str
 ) -> None:
-    guard = Guard("q", CONDITION, resume_after_s=3)
-    with ForkedProcess(promote, redis_url, prefix, guards=guard) as promoter:
+    guard = Guard("mail", CONDITION, resume_after_s=3)
+    with ForkedProcess(promote, redis_url, prefix, "mail", guards=guard) as promoter:
         fail_jobs(bench, guard)
         wait_until(bench.queue.is_paused, "the guard to pause the queue")
         promoter.end_by(signal.SIGKILL)
-    with Promoter(redis_url, ["q"], prefix=prefix, guards=Guard("q", "failedRate > 0.9 over 1h")) as another:
+    with Promoter(redis_url, ["mail"], prefix=prefix, guards=Guard("mail", "failedRate > 0.9 over 1h")) as another:
         wait_until(lambda: another.done.resumed == 1, "another guard to resume the queue")
     assert not bench.queue.is_paused()
 
@@ -78,8 +75,8 @@ def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
     bench: WorkBench, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_bull.core.queue.work.verbs.MOVE_SIZE", 2)
-    guard = Guard("q", CONDITION, resume_after_s=0.1)
-    promoter = Promoter(redis_url, ["q"], prefix=prefix, rescue=False, guards=[guard])
+    guard = Guard("mail", CONDITION, resume_after_s=0.1)
+    promoter = Promoter(redis_url, ["mail"], prefix=prefix, rescue=False, guards=[guard])
     # What an earlier pause has left behind.
     older = [str(n).encode() for n in range(100, 104)]
     bench.client.rpush(bench.key("paused"), *older)
@@ -93,19 +90,19 @@ def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
 
 
 def test_the_guards_of_the_command_are_those_of_its_queue(redis_url: str, prefix: str, bench: WorkBench) -> None:
-    given = ["promote", "q", "--guard", CONDITION, "--guard", "failedRate>0.5 over 1m", "--resume-after", "2m"]
+    given = ["promote", "mail", "--guard", CONDITION, "--guard", "failedRate>0.5 over 1m", "--resume-after", "2m"]
     assert parser().parse_args(given).resume_after == 120
     assert main([*given, "--once", "--url", redis_url, "--prefix", prefix]) == 0
     for condition in (CONDITION, "failedRate > 0.5 over 1m"):
-        assert bench.client.exists(bench.handle.keys.guard(Guard("q", condition, 120.0).id))
+        assert bench.client.exists(bench.handle.keys.guard(Guard("mail", condition, 120.0).id))
 
 
 def test_a_worker_of_the_command_runs_the_guards_of_its_queues(bench: WorkBench, redis_url: str, prefix: str) -> None:
     # Parses its job as a text, and so fails.
-    given = ["work", "--local", "--queue", "p,q", "--processor", "json:loads", "--guard", CONDITION]
+    given = ["work", "--local", "--queue", "post,mail", "--processor", "json:loads", "--guard", CONDITION]
     given += ["--resume-after", "2m", "--url", redis_url, "--prefix", prefix]
     with ForkedProcess(main, given) as worker:
-        guard = bench.handle.keys.guard(Guard("q", CONDITION, 120.0).id)
+        guard = bench.handle.keys.guard(Guard("mail", CONDITION, 120.0).id)
         wait_until(lambda: bench.client.exists(guard), "the guard to look")
         bench.add(5)
         wait_until(bench.queue.is_paused, "the guard to pause the queue")
@@ -136,7 +133,7 @@ def waiting(queue: BullQueue) -> list[tuple[Any, int]]:
 
 def aged(queue: BullQueue, **ageing: Any) -> int:
     settings = queue.handle.connection.settings
-    promoter = Promoter(settings.url, ["q"], prefix=queue.handle.keys.prefix, rescue=False, ageing=ageing)
+    promoter = Promoter(settings.url, ["mail"], prefix=queue.handle.keys.prefix, rescue=False, ageing=ageing)
     return promoter.once().aged
 
 
@@ -202,13 +199,13 @@ def test_a_running_promoter_ages_jobs(queue: BullQueue) -> None:
     queue.add("late", priority=9, timestamp=epoch_ms() - HOUR)
     settings = queue.handle.connection.settings
     ageing = {"after_ms": HOUR // 2}
-    with Promoter(settings.url, ["q"], prefix=queue.handle.keys.prefix, ageing=ageing) as promoter:
+    with Promoter(settings.url, ["mail"], prefix=queue.handle.keys.prefix, ageing=ageing) as promoter:
         wait_until(lambda: promoter.done.aged == 1, "the job to age")
     assert waiting(queue) == [("late", 1)]
 
 
 def test_jobs_of_bull_do_not_age(redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as queue:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bull") as queue:
         queue.add("old", priority=9, timestamp=epoch_ms() - HOUR)
         with caplog.at_level(logging.WARNING, "spark_bull"):
             assert aged(queue, after_ms=1) == 0
@@ -228,4 +225,4 @@ def test_wrong_rules_are_refused(redis_url: str) -> None:
         ({"after_ms": 5, "priority": 0}, "expected the priority of `ageing` to be at least 1, got: 0"),
     ]:
         with pytest.raises(OptionError, match=message):
-            Promoter(redis_url, ["q"], ageing=ageing)
+            Promoter(redis_url, ["mail"], ageing=ageing)

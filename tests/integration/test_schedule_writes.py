@@ -37,14 +37,14 @@ StartSink = Callable[..., ScheduleSink]
 @pytest.fixture
 def sink(queue: BullQueue, redis_url: str, prefix: str) -> StartSink:
     def start(identity: Identity | None = None, **options: str) -> ScheduleSink:
-        given = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol, "mode": "schedule"}
+        given = {"url": redis_url, "prefix": prefix, "queue": "mail", "protocol": queue.protocol, "mode": "schedule"}
         return ScheduleSink(given | options, SCHEMA, identity)
 
     return start
 
 
 def public(client: Redis, prefix: str) -> Dump:
-    return {name: key for name, key in dump(client, prefix, "q").items() if not name.startswith("spark:")}
+    return {name: key for name, key in dump(client, prefix, "mail").items() if not name.startswith("spark:")}
 
 
 @pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
@@ -88,7 +88,7 @@ def test_an_id_that_comes_twice_in_a_write_is_refused(queue: BullQueue, sink: St
     write = sink()
     write.task(rows(0, 2))
     write.task(rows(1, 3))
-    with pytest.raises(OptionError, match=r"expected each `id` once, got 's0001' of queue q twice \(in two partitions"):
+    with pytest.raises(OptionError, match=r"expected each `id` once, got 's0001' of queue mail twice \(in two"):
         write.commit()
     assert (queue.schedulers(), queue.writes()) == ([], [])
 
@@ -115,7 +115,7 @@ def test_a_scheduler_whose_next_job_exists_does_not_stop_the_others(
     write.commit()
     (record,) = queue.writes()
     assert (record.added, record.rejected) == (9, 1)
-    assert "1 job schedulers of queue q were not changed" in caplog.text
+    assert "1 job schedulers of queue mail were not changed" in caplog.text
     assert len(queue.page("delayed")) == 9
 
 

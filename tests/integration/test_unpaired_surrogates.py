@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,12 +20,6 @@ from tests.support.web import WRITING, serving
 
 #: What a shell passes on for a byte that is not UTF-8, and half of a pair of UTF-16.
 BAD = "a\ud800"
-
-
-@pytest.fixture
-def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        yield queue
 
 
 def refused(call: Callable[[], Any], name: str) -> None:

@@ -34,29 +34,9 @@ from spark_bull.run.slot.slot_report import Failures, SlotReport, SlotStats
 from tests.support.groups import add
 from tests.support.wait import wait_until
 from tests.support.web import READING, WRITE_TOKEN, WRITING, Web, serving
-from tests.support.work_bench import DIALECTS, WorkBench, failed_for
+from tests.support.work_bench import WorkBench, each_dialect, failed_for
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all
-
-
-@pytest.fixture(params=["bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
-
-
-@pytest.fixture
-def web(redis_url: str, prefix: str) -> Iterator[Web]:
-    with serving(url=redis_url, prefix=prefix) as web:
-        yield web
-
-
-@pytest.fixture
-def bench(queue: BullQueue, client: Redis) -> WorkBench:
-    return WorkBench(queue, client, twice=False)
-
-
-each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
 
 
 @each_dialect

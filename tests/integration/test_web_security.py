@@ -7,7 +7,6 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +38,14 @@ def operations() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def queue(redis_url: str, prefix: str) -> BullQueue:
-    queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq")
+def queue(queue: BullQueue) -> BullQueue:
     queue.add({"n": 1})
     return queue
 
 
 @pytest.fixture
-def web(redis_url: str, prefix: str, queue: BullQueue) -> Iterator[Web]:
-    with serving(url=redis_url, prefix=prefix) as web:
-        yield web
+def web(queue: BullQueue, web: Web) -> Web:
+    return web
 
 
 @pytest.fixture

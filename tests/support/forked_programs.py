@@ -57,7 +57,7 @@ def work(url: str, prefix: str, protocol: str, processor: Callable[[RunningJob],
     OurWorker(queue.handle, processor, **settings).loop.run()
 
 
-def promote(url: str, prefix: str, **arguments: Any) -> None:
+def promote(url: str, prefix: str, queue: str = "q", **arguments: Any) -> None:
     """Runs a promoter until the process is killed."""
-    with Promoter(url, ["q"], prefix=prefix, **arguments) as promoter:
+    with Promoter(url, [queue], prefix=prefix, **arguments) as promoter:
         promoter.await_termination()
