@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-PROGRAM: Final = ROOT / "tests" / "support" / "all_verbs.py"
+PROGRAM: Final = ROOT / "tests" / "proof" / "all_verbs.py"
 #: What the program prints, in this order.
 STEPS: Final = ("dispatch", "inspect", "process in slots", "process in batches", "collect")
 #: The extras of setup.cfg that the program needs, and those that tests/spark needs.

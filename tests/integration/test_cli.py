@@ -244,7 +244,7 @@ def test_a_queue_that_does_not_exist_is_an_error(run: Run, client: Redis, prefix
         *(["pause"], ["resume"], ["retry", "1"], ["retry", "--all"], ["promote", "1"], ["remove", "1"], ["clean"]),
         *(["delay", "1", "--for", "1h"], ["close-intake"], ["cancel", "1"], ["cancel", "--all"], ["clear-logs", "1"]),
         *(["flow", "1"], ["trim-events", "10"], ["remove-orphans", "--yes"], ["limits"], ["limits", "--remove"]),
-        *(["rate-limit", "30s"], ["rate-limit", "--remove"]),
+        *(["rate-limit", "30s"], ["rate-limit", "--remove"], ["counts", "--watch", "50ms"], ["tail"]),
         *(["drain", "--yes"], ["obliterate", "--yes"]),
     ]:
         verb, *arguments = command
@@ -264,6 +264,7 @@ def test_counts_of_several_queues_and_globs_are_shown(run: Run, redis_url: str, 
     assert run("counts", "mail", "report-*").splitlines()[0].split()[:2] == ["queue", "wait"]
     assert "no such queue: none matches x*" in run("counts", "mail", "x*", code=3)
     assert "no such queue: mial" in run("counts", "mail", "mial", code=3)
+    assert "keeps no events of report-a" in run("tail", "report-a", "--from", "0", code=2)
 
 
 def test_jobs_are_selected_by_their_ids_or_a_condition(run: Run, queue: BullQueue) -> None:
@@ -511,6 +512,8 @@ def test_a_wrong_value_is_an_error_of_one_line(run: Run, queue: BullQueue) -> No
         (["complete", "mail", "1", "--returnvalue", "NaN"], "expected --returnvalue to be JSON"),
         (["retry", "mail"], "expected either ids of jobs or --all, got both or neither"),
         (["retry", "mail", "1", "--all"], "expected either ids of jobs or --all, got both or neither"),
+        (["counts", "mail", "--watch", "50ms", "--by", "name"], "expected one of --watch and --by, got both"),
+        (["tail", "mail", "--from", "soon"], "expected `--from` to be"),
     ):
         shown = run(*arguments, code=2)
         assert (shown.count("\n"), message in shown) == (1, True), shown
@@ -618,6 +621,12 @@ def test_a_wrong_argument_of_a_program_is_an_error_before_spark_starts(
             "expected no `max_started`: bull does not count starts; leave it out",
         ),
         (["work", "--processor", "json:loads", "--weight", "mial=3"], "did you mean `mail`?"),
+        ([*WORK, "min_chunk=5", "--local"], "`min_chunk` has no effect without Spark"),
+        (
+            ["work", "--processor", "json:loads", "--local", "--master", "local[2]"],
+            "`--master` has no effect with --local",
+        ),
+        (["work", "--processor", "json:loads", "--processes"], "`--processes` has no effect without --local"),
         (["work", "--processor", "json:loads", "--guard", "failed < 3 over 1m"], "expected > or >= after `failed` in"),
         ([*WORK, "promoter=false", "--guard", "failed > 3 over 1m"], "`guards` has no effect with promoter=False"),
         (
@@ -696,15 +705,21 @@ def test_a_wrong_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
             for text in ("urgent", "=3", "urgent=", "urgent=-1")
         ),
         (["counts", "mail", "--watch", "0s"], "argument --watch: expected a duration of 1ms or more, got: '0s'"),
+        (["metrics", "--window", "0s"], "argument --window: expected a duration of 1ms or more, got: '0s'"),
+        (["metrics", "--sample", "-1"], "expected a number of 0 or more, got: '-1'"),
+        (["metrics", "--label", "zone"], "expected name=value, such as environment=production, got: 'zone'"),
+        *((["metrics", "--label", text], "expected name=value") for text in ("2=x", "__name__=x")),
+        (["metrics", "--label", "queue=x"], "expected another name than name, percentile, queue, state, got: 'queue="),
         *(
-            (["serve", "--listen", text], "expected host:port")
+            ([command, "--listen", text], "expected host:port")
+            for command in ("serve", "metrics")
             for text in ("8080", "x:y", "a:b:1", "127.0.0.1:70000", "")
         ),
     ):
         with pytest.raises(SystemExit) as exited:
             main(given)
         assert exited.value.code == 2
-        assert said in capsys.readouterr().err
+        assert said in " ".join(capsys.readouterr().err.split())
 
 
 def test_work_takes_several_queues_and_their_weights() -> None:

@@ -183,15 +183,6 @@ def test_counts_go_on_after_an_outage_of_redis(own_redis: Callable[..., Embedded
         assert command.interrupt() == 0
 
 
-def test_a_queue_that_does_not_exist_is_not_watched(
-    common: tuple[str, ...], queue: BullQueue, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*common, "counts", "nothing", *OFTEN]) == 3
-    assert "no such queue: nothing" in capsys.readouterr().err
-    assert main([*common, "counts", "mail", *OFTEN, "--by", "name"]) == 2
-    assert "expected one of --watch and --by, got both" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("protocol", ["bull-1", "bullmq"])
 def test_jobs_that_enter_and_leave_are_counted(redis_url: str, prefix: str, protocol: str) -> None:
     queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol)
@@ -269,14 +260,3 @@ def test_an_event_is_one_line_without_control_characters_and_unpaired_surrogates
             wait_until(lambda command=command: len(command.lines) > 1, "the events")
             assert command.lines[0].endswith(reason)
             assert command.lines[1].endswith(value)
-
-
-def test_a_wrong_beginning_is_an_error(
-    redis_url: str, prefix: str, queue: BullQueue, common: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*common, "tail", "mail", "--from", "soon"]) == 2
-    assert "expected `--from` to be" in capsys.readouterr().err
-    BullQueue("old", url=redis_url, prefix=prefix, protocol="bull").add({})
-    assert main([*common, "tail", "old", "--from", "0"]) == 2
-    assert "keeps no events of old" in capsys.readouterr().err
-    assert main([*common, "tail", "nothing"]) == 3

@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import udf
 
 from spark_bull import BullQueue, LocalWorker, NewJob, OptionError, Promoter, RunningJob
-from spark_bull.ops.cli.main import main
 from spark_bull.run.worker.slot_engine import SlotEngine
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -212,17 +211,6 @@ def test_a_process_that_the_program_ends_does_not_start_again(redis_url: str, pr
         group.interrupt()
         assert worker.await_termination(PATIENCE_S)
         assert worker.status().restarts == 0
-
-
-def test_the_command_refuses_what_contradicts_local(redis_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for given, said in [
-        (["--local", "--master", "local[2]"], "`--master` has no effect with --local"),
-        (["--local", "--option", "min_chunk=5"], "`min_chunk` has no effect without Spark"),
-        (["--processes"], "`--processes` has no effect without --local"),
-    ]:
-        command = ["work", "--queue", "q", "--processor", "tests.support.worker:hold", "--url", redis_url, *given]
-        assert main(command) != 0
-        assert said in capsys.readouterr().err
 
 
 def test_it_pauses_resumes_and_cancels_and_works_several_queues(redis_url: str, prefix: str) -> None:

@@ -206,21 +206,6 @@ def answer(values: Values, query: str) -> float:
     return {"sum": sum, "max": max}[function](found)
 
 
-def test_wrong_arguments_are_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, message in [
-        (["--label", "zone"], "expected name=value, such as environment=production, got: 'zone'"),
-        (["--label", "2=x"], "expected name=value"),
-        (["--label", "__name__=x"], "expected name=value"),
-        (["--label", "queue=x"], "expected another name than name, percentile, queue, state, got: 'queue=x'"),
-        (["--sample", "-1"], "expected a number of 0 or more, got: '-1'"),
-        (["--window", "0s"], "expected a duration of 1ms or more, got: '0s'"),
-        (["--listen", "9090"], "expected host:port"),
-    ]:
-        with pytest.raises(SystemExit):
-            run("metrics", *arguments)
-        assert message in " ".join(capsys.readouterr().err.split())
-
-
 def test_metrics_are_served_as_text_of_prometheus(redis_url: str, prefix: str) -> None:
     with BullQueue("mail", url=redis_url, prefix=prefix) as queue, serving(redis_url, prefix, "mail") as url:
         for added in (1, 2):

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Final
 
 from spark_bull.core.queue.bull_queue import BullQueue
+from tests.proof import all_verbs
 from tests.proof.hosts.books import TITLES, Books
 from tests.proof.hosts.cluster import MASTER, Application, Cluster
 from tests.proof.hosts.faults import FAULTS
 from tests.proof.hosts.network import FOLDER, HOLDER, start_hosts
-from tests.support import all_verbs
 
 QUEUE: Final = "hosts"
 _HELD: Final = "--held"
