@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 
-from spark_bull import Promoter, RunningJob, SparkBullError
+from spark_bull import OptionError, Promoter, RunningJob, SparkBullError
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.run.services.collector import Collector
 from tests.proof.producers import PRODUCERS, RETRY_MS, WORKED, Place
 from tests.support.forked_programs import CONTEXT
+from tests.support.node import NodePeer
 from tests.support.worker import OurWorker
 
 CONTEXT.set_forkserver_preload(["tests.proof.actors"])
@@ -53,6 +54,31 @@ class Actor:
         return False
 
 
+class NodeWorker:
+    """A worker of BullMQ on some queues. lock_ms: how long its locks last; it rescues jobs as often as they stall."""
+
+    def __init__(self, place: Place, queues: Sequence[str], lock_ms: int) -> None:
+        self._arguments = (place, queues, lock_ms)
+        self._peer = NodePeer("bullmq-6.7.0", place.url, place.prefix)
+        stalled = {"stalledInterval": CHECK_MS, "maxStalledCount": 1_000, "lockDuration": lock_ms}
+        for queue in queues:
+            self._peer.call("process", queue=queue, opts=stalled, events=[])
+
+    @property
+    def pid(self) -> int:
+        return self._peer.process.pid
+
+    def kill(self) -> None:
+        self._peer.kill()
+        self._peer.close()
+
+    def has_ended(self) -> bool:
+        if not self._peer.process.alive:
+            self._peer.close()
+            self.__init__(*self._arguments)
+        return False
+
+
 def worked_queues(place: Place) -> list[str]:
     return [queue for name in place.names for queue in WORKED.get(name, ())]
 
@@ -71,6 +97,8 @@ def run_program(place: Place, name: str, version: int, produce: Callable[[Place,
     while True:
         try:
             produce(place, version)
+        except OptionError:
+            raise
         except SparkBullError:
             time.sleep(AGAIN_S)
             continue

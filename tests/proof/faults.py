@@ -13,12 +13,10 @@ from pathlib import Path
 from random import Random
 
 from redis import Redis
-from redis.exceptions import RedisError
 
 from spark_bull.core.embedded import EmbeddedRedis
-from tests.proof.actors import Actor
+from tests.proof.actors import Actor, NodeWorker
 from tests.support.network import Proxy, forward
-from tests.support.node import NodePeer
 from tests.support.redis_servers import STATES, Sentinels
 
 #: How long a state in which Redis refuses calls lasts, s.
@@ -28,7 +26,6 @@ SUSPENDED_S = 10.0
 HOUR_MS = 3_600_000
 #: Bytes after which a connection is cut, at most. The texts of scripts, of up to 90 kB, must get through sometimes.
 MOST_BYTES = 600_000
-NODE = "bullmq-6.7.0"
 
 
 @dataclass
@@ -38,12 +35,10 @@ class Site:
     url: str
     server: EmbeddedRedis
     random: Random
-    actors: dict[str, Actor] = field(default_factory=dict)
+    actors: dict[str, Actor | NodeWorker] = field(default_factory=dict)
     watched: Sentinels | None = None
     #: What is set when the faults are over.
     heal: Callable[[], None] = lambda: None
-    node: NodePeer | None = None
-    start_node: Callable[[], NodePeer] | None = None
 
     @property
     def primary(self) -> Redis:
@@ -68,12 +63,6 @@ class Fault:
 
 def _kill(actor: str) -> Callable[[Site], None]:
     return lambda site: site.actors[actor].kill()
-
-
-def _kill_node(site: Site) -> None:
-    assert site.start_node is not None
-    site.node.kill()
-    site.node = site.start_node()
 
 
 def _kill_redis(site: Site) -> None:
@@ -132,7 +121,7 @@ FAULTS = {
         Fault("executor killed", _kill("worker"), 4),
         Fault("reader killed", _kill("reader"), 4),
         Fault("services killed", _kill("keeper"), 4),
-        Fault("Node worker killed", _kill_node, 2, needs="node"),
+        Fault("Node worker killed", _kill("worker"), 2, needs="node"),
         Fault("Redis killed, AOF always", _kill_redis, config=ALWAYS),
         Fault("Redis killed, AOF everysec", _kill_redis, config=EVERY_SECOND),
         Fault("Redis suspended 10 s", _suspend, 1),
@@ -162,11 +151,7 @@ def site_of(fault: Fault, random: Random, folder: Path) -> Iterator[Site]:
             site.heal = lambda: setattr(proxy, "most", 0)
             yield site
             return
-        site = Site(server.url, server, random)
-        yield site
-        if site.node:
-            with suppress(AssertionError, RedisError):
-                site.node.close()
+        yield Site(server.url, server, random)
 
 
 class CuttingProxy(Proxy):

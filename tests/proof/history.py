@@ -18,6 +18,9 @@ from redis import Redis
 
 from spark_bull.core.queue.handle.handle import QueueHandle
 
+#: The key that moves the clock of the scripts, ms.
+CLOCK = "proof:clock"
+
 #: write: rows of one queue. recover: writes that were finished. claim, extend, settle: jobs under one lock token.
 #: lapse: locks that ended before their time. retry: finished jobs that wait again. deliver: results, in order.
 Act = Literal["write", "recover", "claim", "extend", "settle", "lapse", "retry", "deliver"]

@@ -32,7 +32,7 @@ ROWS = StructType().add("row", StringType()).add("key", StringType())
 ROWS_WITH_ID = StructType().add("row", StringType()).add("jobId", StringType())
 CHILD = StructType().add("data", _ROW).add("queue", StringType())
 FLOWS = StructType().add("data", _ROW).add("children", ArrayType(CHILD))
-CHANGES = StructType().add("id", StringType())
+CHANGES = StructType().add("id", StringType()).add("to", StringType())
 SCHEDULES = StructType().add("id", StringType()).add("every", StringType())
 
 
@@ -125,9 +125,8 @@ def _with_ids(place: Place, version: int) -> None:
 def move(place: Place, version: int) -> None:
     rows = [{"row": row, "jobId": row} for row in rows_of("manage", version)]
     save(place, "manage", rows, ROWS_WITH_ID, jobColumns="jobId", **once("new", version))
-    changes = [{"id": row["jobId"]} for row in rows]
-    moving = {"mode": "manage", "action": "move", "to": "moved"}
-    save(place, "manage", changes, CHANGES, ManageSink, **moving, **once("move", version))
+    changes = [{"id": row["jobId"], "to": "moved"} for row in rows]
+    save(place, "manage", changes, CHANGES, ManageSink, mode="manage", action="move", **once("move", version))
 
 
 def plan(place: Place, version: int, schedulers: Mapping[str, str]) -> None:

@@ -14,11 +14,10 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from spark_bull.core.errors import SparkBullError
-from tests.proof.actors import Actor, drive, keep, read, work, worked_queues
+from tests.proof.actors import LOCK_MS, Actor, NodeWorker, drive, keep, read, work, worked_queues
 from tests.proof.books import FINAL, Books, Cell, balance, collected
-from tests.proof.faults import NODE, Fault, Site, site_of
+from tests.proof.faults import Fault, Site, site_of
 from tests.proof.producers import PRODUCERS, Notes, Place
-from tests.support.node import NodePeer
 
 PREFIX = "proof"
 #: How long the queues may take to become empty after the last fault, s; what is unfinished then is stuck.
@@ -43,12 +42,12 @@ def run(
         random = Random(seed)
         with site_of(fault, random, Path(folder)) as site:
             place = Place(site.url, PREFIX, Notes(Path(folder) / "notes"), versions, tuple(names), **fault.place)
-            actors = {"driver": drive, "worker": work, "keeper": keep, "reader": read}
-            if fault.needs == "node":
-                _start_node(site, place)
-                del actors["worker"]
-            site.actors.update((name, Actor(act, place)) for name, act in actors.items())
             try:
+                for name, act in {"driver": drive, "keeper": keep, "reader": read}.items():
+                    site.actors[name] = Actor(act, place)
+                of_node = fault.needs == "node"
+                worker = NodeWorker(place, worked_queues(place), LOCK_MS) if of_node else Actor(work, place)
+                site.actors["worker"] = worker
                 times = _inject(fault, site, place)
                 _settle(site, place, patience_s)
                 with site.primary as client:
@@ -56,20 +55,6 @@ def run(
             finally:
                 for actor in site.actors.values():
                     actor.kill()
-
-
-def _start_node(site: Site, place: Place) -> None:
-    """A Node worker processes the queues instead of ours."""
-
-    def start() -> NodePeer:
-        peer = NodePeer(NODE, site.server.url, PREFIX)
-        for queue in worked_queues(place):
-            options = {"stalledInterval": 500, "maxStalledCount": 1_000, "lockDuration": 2_000}
-            peer.call("process", queue=queue, opts=options)
-        return peer
-
-    site.start_node = start
-    site.node = start()
 
 
 def _inject(fault: Fault, site: Site, place: Place) -> int:

@@ -23,8 +23,8 @@ from spark_bull.core.embedded import EmbeddedRedis
 from tests.proof.books import Cell
 from tests.proof.faults import FAULTS, Fault
 from tests.proof.histories import KINDS, first_found, violations
-from tests.proof.mutants import MUTANTS
 from tests.proof.orders import EveryOrder
+from tests.proof.planted.errors import OF_HISTORIES
 from tests.proof.producers import PRODUCERS
 from tests.proof.protocols import PROTOCOLS, Protocol
 from tests.proof.run import run
@@ -110,11 +110,11 @@ def _histories(client: Redis, seed: int) -> Iterator[str]:
                 yield f"history {number} of {workload}, {dialect}: {violation}"
     print(f"\n{HISTORIES * len(KINDS)} histories, seeds {seed} to {seed + HISTORIES - 1}\n")
     print("| planted error | found in history | as |\n|---|---|---|")
-    for mutant in MUTANTS:
-        if found := first_found(client, mutant):
-            print(f"| {mutant} | {found.seed} of {mutant.workload} | {found.violation.kind} |", flush=True)
+    for error in OF_HISTORIES:
+        if found := first_found(client, error, first=0):
+            print(f"| {error} | {found.history} | {found.violation.kind} |", flush=True)
         else:
-            yield f"planted error not found: {mutant}"
+            yield f"planted error not found: {error}"
 
 
 def _orders(client: Redis, url: str) -> Iterator[str]:

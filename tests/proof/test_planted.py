@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from tests.proof.planted.errors import ERRORS, PACKAGE
+from tests.proof.planted.errors import ERRORS, OF_HISTORIES, PACKAGE
 
 
 def test_the_text_of_each_error_stands_in_its_file_once() -> None:
-    texts = {one.file: (PACKAGE / one.file).read_text("utf-8") for one in ERRORS}
-    assert [one.error for one in ERRORS if one.planted(texts[one.file]) == texts[one.file]] == []
-    assert len({one.error for one in ERRORS}) == len(ERRORS)
+    errors = ERRORS + OF_HISTORIES
+    texts = {one.file: (PACKAGE / one.file).read_text("utf-8") for one in errors}
+    assert [one.error for one in errors if one.planted(texts[one.file]) == texts[one.file]] == []
+    assert len({one.error for one in errors}) == len(errors)
 
 
 def test_the_test_that_finds_an_error_exists() -> None:

@@ -17,8 +17,7 @@ from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import advance_all, roll_forward
 from spark_bull.core.queue.dispatch.write_records import Identity, QueuePlan, StagedChunk, discard, stage_chunks
 from spark_bull.core.store.connection import Connection
-from tests.proof.altered_scripts import CLOCK
-from tests.proof.history import History, Op, rows_by_state
+from tests.proof.history import CLOCK, History, Op, rows_by_state
 from tests.support.traffic import Act, Died, calls_of_scripts
 from tests.support.writes import DAY_MS, stage_all
 

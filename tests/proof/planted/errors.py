@@ -1,4 +1,4 @@
-"""The planted errors, which errors.txt lists."""
+"""The planted errors: errors.txt lists those that a test finds, histories.txt those that histories show."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ PACKAGE: Final = Path(__file__).parents[3] / "spark_bull"
 
 @dataclass(frozen=True)
 class Planted:
-    """error: what is wrong. file: below spark_bull/. text: stands in it once; instead: the error. finder: a test."""
+    """error: what is wrong. file: below spark_bull/. text: stands in it once; instead: the error.
+
+    finder: a test, or histories and the seed of the first one that shows the error.
+    """
 
     error: str
     file: str
     text: str
     instead: str
     finder: str
+
+    def __str__(self) -> str:
+        return self.error
 
     @property
     def room(self) -> str:
@@ -38,11 +44,16 @@ class Planted:
         return whole.replace(self.text, self.instead)
 
 
+def _errors_of(file: str) -> list[Planted]:
+    paragraphs = Path(__file__).with_name(file).read_text("utf-8").strip().split("\n\n")
+    return [_error(one) for one in paragraphs[1:] if not one.startswith("# ")]
+
+
 def _error(paragraph: str) -> Planted:
     error, file, *lines = paragraph.splitlines()
     parts = ("\n".join(line[2:] for line in lines if line.startswith(f"{sign} ")) for sign in "-+=")
     return Planted(error, file, *parts)
 
 
-_PARAGRAPHS: Final = (Path(__file__).parent / "errors.txt").read_text("utf-8").strip().split("\n\n")
-ERRORS: Final = [_error(one) for one in _PARAGRAPHS[1:] if not one.startswith("# ")]
+ERRORS: Final = _errors_of("errors.txt")
+OF_HISTORIES: Final = _errors_of("histories.txt")

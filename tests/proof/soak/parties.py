@@ -11,16 +11,9 @@ from contextlib import suppress
 from random import Random
 from typing import Protocol
 
-from tests.proof.actors import Actor
-from tests.proof.faults import NODE
 from tests.proof.producers import Place
 from tests.proof.soak.memory import GROWN_UP_S, JVM_GROWN_UP_S, Process, Size, processes
-from tests.proof.soak.programs import ALL_QUEUES
-from tests.proof.soak.spark import NOT_FOR_NODE
 from tests.support.drivers import DriverProcess
-from tests.support.node import NodePeer
-
-_STALLED = {"stalledInterval": 1_000, "maxStalledCount": 1_000, "lockDuration": 10_000}
 
 
 class Party(Protocol):
@@ -35,46 +28,18 @@ class Party(Protocol):
         """Whether it has come to its end; starts it again if it has died."""
 
 
-class NodeWorker:
-    """A worker of BullMQ on all queues but some."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._start()
-
-    def _start(self) -> None:
-        self._peer = NodePeer(NODE, self._place.url, self._place.prefix)
-        for queue in ALL_QUEUES:
-            if queue not in NOT_FOR_NODE:
-                self._peer.call("process", queue=queue, opts=_STALLED, events=[])
-
-    @property
-    def pid(self) -> int:
-        return self._peer.process.pid
-
-    def kill(self) -> None:
-        self._peer.kill()
-        self._peer.close()
-
-    def has_ended(self) -> bool:
-        if not self._peer.process.alive:
-            self._peer.close()
-            self._start()
-        return False
-
-
 class SparkDriver:
-    """A module that gets the place, with its JVM and all their Python processes."""
+    """A program of drivers.py, with its JVM and all their Python processes."""
 
-    def __init__(self, module: str, place: Place) -> None:
-        self._module, self._place = module, place
-        self._log = place.notes.path.with_name(f"{module.rpartition('.')[2]}.log")
+    def __init__(self, program: str, place: Place) -> None:
+        self._program, self._place = program, place
+        self._log = place.notes.path.with_name(f"{program}.log")
         self._start()
 
     def _start(self) -> None:
         self._was_killed = False
         plan = {"url": self._place.url, "prefix": self._place.prefix, "notes": str(self._place.notes.path)}
-        self._driver = DriverProcess(self._log, self._module, **plan)
+        self._driver = DriverProcess(self._log, "tests.proof.soak.drivers", self._program, **plan)
 
     @property
     def pid(self) -> int:
@@ -94,7 +59,7 @@ class SparkDriver:
     def has_ended(self) -> bool:
         if not self._driver.alive:
             if not self._was_killed:
-                print(f"{self._module} has ended:\n{self._driver.output()[-1500:]}", file=sys.stderr, flush=True)
+                print(f"{self._program} has ended:\n{self._driver.output()[-1500:]}", file=sys.stderr, flush=True)
                 # What is left of it.
                 self._driver.kill()
             self._start()
@@ -162,7 +127,3 @@ class Parties:
 def _of(party: Party, listed: Sequence[Process]) -> list[Process]:
     key = "session" if isinstance(party, SparkDriver) else "pid"
     return [one for one in listed if getattr(one, key) == party.pid]
-
-
-def actor(run: Callable[[Place], None], place: Place) -> Callable[[], Party]:
-    return lambda: Actor(run, place)

@@ -19,16 +19,16 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from spark_bull import EmbeddedRedis, Promoter, SparkBullError
-from tests.proof.actors import CHECK_MS
+from tests.proof.actors import CHECK_MS, Actor, NodeWorker
 from tests.proof.books import FINAL, Books
 from tests.proof.faults import ALWAYS, FAULTS, Site
 from tests.proof.producers import RETRY_MS, Notes, Place
 from tests.proof.soak.audit import Balance, audit, results_of
-from tests.proof.soak.dispatch_driver import has_stopped
+from tests.proof.soak.drivers import has_stopped
 from tests.proof.soak.memory import Memory, NoLine, Size, Slope, by_expiry, kinds, used
-from tests.proof.soak.parties import NodeWorker, Parties, Party, SparkDriver, actor
+from tests.proof.soak.parties import Parties, Party, SparkDriver
 from tests.proof.soak.programs import ALL_QUEUES, PROGRAMS, SCHEDULERS, drive, end
-from tests.proof.soak.spark import work
+from tests.proof.soak.slots import LOCK_MS, NOT_FOR_NODE, work
 from tests.support.spark_submit import JVM_OPTIONS
 from tests.support.wait import Background
 
@@ -78,14 +78,15 @@ def soak(minutes: float, seed: int, tell: Callable[[str], None] = print) -> Repo
 
 
 def _starters(place: Place) -> dict[str, Callable[[], Party]]:
+    node = partial(NodeWorker, place, [queue for queue in ALL_QUEUES if queue not in NOT_FOR_NODE], LOCK_MS)
     return {
-        "programs": actor(drive, place),
-        "Spark driver that dispatches and collects": partial(SparkDriver, "tests.proof.soak.dispatch_driver", place),
-        "Spark driver with workers": partial(SparkDriver, "tests.proof.soak.work_driver", place),
-        "slot without Spark": actor(work, place),
-        "first Node worker": partial(NodeWorker, place),
-        "second Node worker": partial(NodeWorker, place),
-        "services": actor(keep, place),
+        "programs": partial(Actor, drive, place),
+        "Spark driver that dispatches and collects": partial(SparkDriver, "dispatch_and_collect", place),
+        "Spark driver with workers": partial(SparkDriver, "work", place),
+        "slot without Spark": partial(Actor, work, place),
+        "first Node worker": node,
+        "second Node worker": node,
+        "services": partial(Actor, keep, place),
     }
 
 
