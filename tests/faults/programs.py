@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -20,7 +22,7 @@ from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.scripts import Command
 from tests.support.forked_programs import ForkedProcess
 from tests.support.jobs import new_job_arguments, random_jobs
-from tests.support.without_spark import ManageSink, Sink
+from tests.support.without_spark import ClaimingQuery, ManageSink, Sink
 from tests.support.writes import register_all
 
 
@@ -113,6 +115,14 @@ def write_partitions(name: str, options: dict[str, Any], seed: int, jobs: int, c
     with BullQueue(name, **options) as queue:
         register_all(queue.handle, "w", partitions_of(seed, jobs, queue.protocol), chunk_size)
         roll_forward(queue.handle, "w")
+
+
+def claim_and_die(file: Path, place: dict[str, str], **options: Any) -> None:
+    """Claims the jobs of a batch of `q`. file: for its offsets, as JSON."""
+    query = ClaimingQuery(BullQueue("q", **place), **options)
+    query.batch()
+    file.write_text(json.dumps([query.start, query.end]))
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def never_end(job: RunningJob) -> None:

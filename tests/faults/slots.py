@@ -24,6 +24,7 @@ from spark_bull.run.slot.slot_loop import Event as LoopEvent
 from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.run.slot.slot_state import Setup
 from tests.support.forked_programs import ForkedProcess
+from tests.support.wait import wait_until
 
 #: The payload of the job, with the kinds poison and chunk, that sends SIGTERM to its process.
 POISON = {"n": "poison"}
@@ -72,6 +73,19 @@ def start_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str 
 def starts(client: Redis, prefix: str) -> dict[str, int]:
     found: dict[Any, Any] = client.hgetall(f"{prefix}:starts")
     return {job_id.decode(): int(times) for job_id, times in found.items()}
+
+
+def wait_until_started(queue: BullQueue, jobs: int, concurrency: int) -> None:
+    """Waits until a slot has claimed all jobs, and has started as many as it may.
+
+    Jobs in a reply that the slot has not read yet are rescued when their locks expire.
+    """
+
+    def started() -> bool:
+        active = queue.page("active")
+        return len(active) == jobs and sum(job.parsed("progress") == 1 for job in active) == concurrency
+
+    wait_until(started, "the slot to claim all jobs, and to start as many as it may")
 
 
 def _outlast_parent(has_begun: Event) -> None:

@@ -11,7 +11,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.core.queue.work.claim import rescue
-from tests.faults.slots import starts
+from tests.faults.slots import starts, wait_until_started
 from tests.support.forked_programs import ForkedProcess
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -74,12 +74,7 @@ def test_jobs_that_have_begun_fail_when_their_process_is_to_end(
 ) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(3))
     with start_slot(concurrency) as process:
-
-        def started() -> bool:
-            jobs = queue.page("active")
-            return len(jobs) == 3 and sum(job.parsed("progress") == 1 for job in jobs) == concurrency
-
-        wait_until(started, "the slot to claim all jobs, and to start as many as it may")
+        wait_until_started(queue, 3, concurrency)
         assert process.end_by(signal.SIGTERM) == 128 + signal.SIGTERM
     counts = queue.counts()
     assert (counts["failed"], counts["wait"], counts["active"]) == (concurrency, 3 - concurrency, 0)

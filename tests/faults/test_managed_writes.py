@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from spark_bull import BullQueue, Change, NewJob, SparkBullError
-from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.dispatch.write_records import open_writes
 from spark_bull.core.queue.manage.bulk import BulkChange, abort_change, matching_ids
 from spark_bull.spark.staging import commit
 from tests.faults.programs import dies_at, move_all, staged, write_rows
 
 JOBS, CHUNK = 20, 4
-#: Two tasks stage JOBS / CHUNK + 1 chunks in as many calls; the next one registers the write.
-REGISTERS = JOBS // CHUNK + 2
 
 
 @pytest.fixture
@@ -37,45 +34,6 @@ def options(queue: BullQueue, redis_url: str, prefix: str) -> dict[str, str]:
 def fill(queue: BullQueue) -> None:
     """Adds jobs, two of which lack."""
     queue.add_many(NewJob({"n": "wrong"}, job_id=f"key-{n}") for n in range(JOBS) if n not in (3, 8))
-
-
-def assert_moved_once(queue: BullQueue, other: BullQueue) -> None:
-    assert (queue.counts()["wait"], other.counts()["wait"]) == (0, JOBS - 2)
-    assert Counter(job.data["n"] for job in other.page("wait")) == Counter(n for n in range(JOBS) if n not in (3, 8))
-    (record,) = queue.writes()
-    assert (record.state, record.jobs, record.changed, record.missing) == ("finished", JOBS, JOBS - 2, 2)
-
-
-@pytest.mark.parametrize(
-    ("call", "when"),
-    [(REGISTERS, "before"), (REGISTERS, "after"), (REGISTERS + 1, "before"), (REGISTERS + 3, "after")],
-    ids=str,
-)
-def test_each_change_of_a_killed_driver_is_made_once(
-    queue: BullQueue, options: dict[str, str], redis_url: str, prefix: str, call: int, when: str
-) -> None:
-    fill(queue)
-    assert dies_at(call, when, write_rows, options, JOBS)
-    was_registered = (call, when) != (REGISTERS, "before")
-    with BullQueue("later", url=redis_url, prefix=prefix, protocol=queue.protocol) as other:
-        if was_registered:
-            moved = other.counts()["wait"]
-            assert moved < JOBS - 2
-            assert [record.state for record in recover(queue.handle)] == ["finished"]
-            assert_moved_once(queue, other)
-            # What the jobs become afterwards is not changed by a repetition of the write.
-            returned = [job.id for job in other.page("wait")]
-            for job_id in returned[:5]:
-                other.move(job_id, to="q")
-        else:
-            assert queue.writes() == []
-            assert recover(queue.handle) == []
-            assert queue.counts()["wait"] == JOBS - 2
-        write_rows(options, JOBS)
-        if was_registered:
-            assert (queue.counts()["wait"], other.counts()["wait"]) == (5, JOBS - 7)
-        else:
-            assert_moved_once(queue, other)
 
 
 def test_a_file_of_outcomes_that_can_not_be_written_is_an_error_after_the_changes(

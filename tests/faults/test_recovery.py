@@ -5,8 +5,6 @@ The result is compared, key by key, with the same write to another queue without
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,32 +108,6 @@ def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: TwoW
         assert (record.state, record.jobs) == ("finished", SMALL)
         assert (record.added, record.duplicates) == (reference.added, reference.duplicates)
         assert queue.recover() == []
-    pair.assert_alike()
-
-
-# several at once
-
-
-def test_concurrent_recoveries_add_each_job_once(pair: TwoWrites) -> None:
-    pair.write_undisturbed(7, 300, 2)
-    pair.write_and_die(7, 300, 2, 150 + 1 + 5)
-    start = threading.Barrier(3)
-    results: list[list[WriteRecord]] = []
-
-    def work(timeout_ms: int) -> None:
-        # Different settings give each thread its own client.
-        with pair.open(call_timeout_ms=timeout_ms) as queue:
-            start.wait()
-            results.append(queue.recover())
-
-    workers = [threading.Thread(target=work, args=(30_000 + n,)) for n in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert len(results) == 3
-    assert {record.state for records in results for record in records} == {"finished"}
-    assert len({tuple(records) for records in results if records}) == 1
     pair.assert_alike()
 
 
@@ -263,13 +235,14 @@ def test_the_next_write_finishes_the_commit_of_a_killed_driver(
 
     Bull(bull.spark, server.url, "p").write(bull.spark.createDataFrame([(-1,)], "n INT"))
 
-    ids = client.lrange(wait, 0, -1)[::-1]
-    with client.pipeline(transaction=False) as pipeline:
-        for job_id in ids:
-            pipeline.hget(f"p:q:{job_id.decode()}", "data")
-        assert pipeline.execute() == [b'{"n":%d}' % n for n in (*range(rows), -1)]
     with BullQueue("q", url=server.url, prefix="p") as queue:
+        assert numbers_in(queue) == [*range(rows), -1]
         assert [(record.state, record.jobs) for record in queue.writes()] == [("finished", rows), ("finished", 1)]
+
+
+def numbers_in(queue: BullQueue) -> list[int]:
+    """The numbers of the jobs that wait, in their order."""
+    return [job.data["n"] for job in queue.page("wait", stop=10_000)]
 
 
 NUMBERS = StructType().add("n", IntegerType())
@@ -297,11 +270,11 @@ def test_an_unfinished_write_is_an_error_that_advises_against_a_rerun(
         patch.setattr(commit, "_log_progress", lambda done, total: client.config_set("maxmemory", 1))
         with pytest.raises(ConnectionLost, match=r"don't run this write again.*the next write to queue q"):
             write(0, 1, 2, 3, 4)
-    assert client.llen("bull:q:wait") == 2
-    client.config_set("maxmemory", 0)
-    write(5)
-    ids = client.lrange("bull:q:wait", 0, -1)[::-1]
-    assert [client.hget(f"bull:q:{job_id.decode()}", "data") for job_id in ids] == [b'{"n":%d}' % n for n in range(6)]
+    with BullQueue("q", url=server.url) as queue:
+        assert numbers_in(queue) == [0, 1]
+        client.config_set("maxmemory", 0)
+        write(5)
+        assert numbers_in(queue) == [*range(6)]
 
 
 @pytest.fixture
@@ -372,24 +345,13 @@ def test_lost_chunks_of_one_queue_do_not_affect_other_queues(
 # mode("overwrite")
 
 
-def numbers_in(client: Redis, base: str) -> list[int]:
-    ids = client.lrange(f"{base}:wait", 0, -1)[::-1]
-    return [json.loads(client.hget(f"{base}:{job_id.decode()}", "data") or b"")["n"] for job_id in ids]
-
-
-@pytest.fixture
-def replaced(redis_url: str, prefix: str) -> dict[str, str]:
-    """Options of a write to a queue that has jobs already."""
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many([NewJob({"n": -n}) for n in range(1, 10)])
-    return {"url": redis_url, "prefix": prefix, "queue": "q", "chunkSize": "2", "confirmObliterate": "true"}
-
-
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_concurrent_overwrites_of_one_version_keep_all_its_jobs(
-    client: Redis, prefix: str, replaced: dict[str, str], delivery: str
+    queue: BullQueue, redis_url: str, prefix: str, delivery: str
 ) -> None:
-    options = {**replaced, "txnAppId": "app", "txnVersion": "1", "delivery": delivery}
+    queue.add_many([NewJob({"n": -n}) for n in range(1, 10)])
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "chunkSize": "2", "confirmObliterate": "true"}
+    options |= {"txnAppId": "app", "txnVersion": "1", "delivery": delivery}
     if delivery == "exactly-once":
         second, first = written(options, 1, 2, overwrite=True), written(options, 1, 2, 3, overwrite=True)
         first.commit()
@@ -400,6 +362,5 @@ def test_concurrent_overwrites_of_one_version_keep_all_its_jobs(
         first.commit()
         second.task([{"n": n} for n in (1, 2, 3)])
     second.commit()
-    assert sorted(set(numbers_in(client, f"{prefix}:q"))) == [1, 2, 3]
-    if delivery == "exactly-once":
-        assert numbers_in(client, f"{prefix}:q") == [1, 2, 3]
+    found = numbers_in(queue)
+    assert (found if delivery == "exactly-once" else sorted({*found})) == [1, 2, 3]

@@ -122,6 +122,18 @@ def dying_at(number: int, when: str) -> Iterator[None]:
         yield
 
 
+def deaths(write: Callable[[int], object], when: str) -> Iterator[int]:
+    """Lets a write die at its first call of the registration, one at its second, and so on; yields these numbers."""
+    for number in count(1):
+        try:
+            with dying_at(number, when):
+                write(number)
+        except Died:
+            yield number
+        else:
+            return
+
+
 def numbers_in(queue: BullQueue) -> list[int]:
     return sorted(job.data["n"] for job in queue.page("wait", stop=1_000))
 
@@ -131,14 +143,8 @@ def numbers_in(queue: BullQueue) -> list[int]:
 def test_a_write_whose_driver_dies_at_any_portion_is_whole_or_not_visible(
     place: Place, prefix: str, queues: tuple[str, ...], when: str
 ) -> None:
-    died = []
-    for number in count(1):
+    for number in deaths(lambda number: place.write(f"{prefix}-{number}", queues), when):
         own = f"{prefix}-{number}"
-        with dying_at(number, when):
-            try:
-                place.write(own, queues)
-            except Died:
-                died.append(number)
         opened = [place.queue(name, own) for name in queues]
         if not any(queue.writes() for queue in opened):
             assert place.lasting(f"{own}:*:spark:*") == []
@@ -149,9 +155,7 @@ def test_a_write_whose_driver_dies_at_any_portion_is_whole_or_not_visible(
         place.write(own, queues)
         assert [numbers_in(queue) for queue in opened] == [[*range(TASKS)]] * len(queues), number
         assert place.lasting(f"{own}:*:spark:*") == [], number
-        if died[-1:] != [number]:
-            break
-    assert len(died) > len(queues) * TASKS / KEYS
+    assert number > len(queues) * TASKS / KEYS
 
 
 @pytest.mark.usefixtures("small_portions")
@@ -161,26 +165,18 @@ def test_a_write_that_is_repeated_is_finished_in_all_shards(place: Place, prefix
     own = {"url": place.url, "prefix": prefix, "protocol": "bullmq", "shards": "2"}
     own |= {} if batch else {"txnAppId": "app", "txnVersion": "1"}
 
-    def write(queue: str) -> None:
-        sink = Sink(own | {"queue": queue}, ROWS, batch)
+    def write(number: int) -> None:
+        sink = Sink(own | {"queue": f"q{number}"}, ROWS, batch)
         for n in range(4):
             sink.task([{"n": n}, {"n": n}])
         sink.commit()
 
-    died = []
-    for number in count(1):
-        with dying_at(number, "after"):
-            try:
-                write(f"q{number}")
-            except Died:
-                died.append(number)
-        write(f"q{number}")
+    for number in deaths(write, "after"):
+        write(number)
         for name in shard_names(f"q{number}", 2):
             with BullQueue(name, url=place.url, prefix=prefix, protocol="bullmq") as queue:
                 assert numbers_in(queue) == [*range(4)], number
-        if died[-1:] != [number]:
-            break
-    assert len(died) > 2
+    assert number > 2
 
 
 @pytest.mark.usefixtures("small_portions")

@@ -23,6 +23,7 @@ from spark_bull.core.queue.shards.layout import forget_layout, queues_of
 from spark_bull.core.queue.shards.reshard import Draining, reshard
 from spark_bull.core.store.connection import Connection
 from tests.support.redis_servers import RedisCluster
+from tests.support.traffic import send_scripts_twice
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import Sink
 from tests.support.worker import OurWorker
@@ -269,18 +270,9 @@ def test_a_change_is_given_up_with_the_present_number(raw: dict[str, str]) -> No
 def test_each_step_has_the_same_effect_when_it_is_sent_twice(
     raw: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script, names = Connection.script, set()
-
-    def twice(self: Connection, name: str, *rest: object) -> object:
-        first = script(self, name, *rest)
-        if name.startswith("shards/"):
-            names.add(name)
-            script(self, name, *rest)
-        return first
-
-    monkeypatch.setattr(Connection, "script", twice)
+    names = send_scripts_twice(monkeypatch)
     staged(raw, [], "2").commit()
     layout = reshard(options_of(raw), "mail", 3, ignore)
     assert forget_layout(options_of(raw), "mail")
-    assert names == {f"shards/{name}" for name in ("declare", "begin", "unfinished", "switch", "forget")}
+    assert {*names} >= {f"shards/{name}" for name in ("declare", "begin", "unfinished", "switch", "forget")}
     assert (layout.count, layout.most, layout.next) == (3, 3, None)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,26 +17,15 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.core.queue.work.verbs import promote_due
+from tests.faults.programs import claim_and_die
+from tests.support.forked_programs import ForkedProcess
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import ClaimingQuery, Row
 
-ROOT = Path(__file__).parents[2]
 OwnRedis = Callable[..., EmbeddedRedis]
 JOBS, ATTEMPTS = 12, 4
 #: Locks end soon, and not while a busy machine lets a process wait.
 SOON_MS, HOUR_MS = 600_000, 3_600_000
-#: Claims the jobs of a batch, and is killed.
-KILLED_QUERY = """
-import json, os, signal, sys
-from spark_bull import BullQueue
-from tests.support.without_spark import ClaimingQuery
-
-url, prefix, protocol, options = sys.argv[1:]
-query = ClaimingQuery(BullQueue("q", url=url, prefix=prefix, protocol=protocol), **json.loads(options))
-query.batch()
-print(json.dumps([query.start, query.end]), flush=True)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
 #: Columns of the outcomes; the attempt of one counts, those of the others do not.
 OUTCOMES: tuple[dict[str, Any], ...] = ({"returnvalue": "1"}, {"error": "bad"}, {"error": "bad"}, {"delay": 0})
 
@@ -143,16 +130,16 @@ def pass_time(client: Redis, queue: BullQueue, ids: list[str], ms: int) -> None:
 
 
 def test_a_batch_of_a_killed_query_is_settled_though_its_locks_end_soon(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     options = {"readerId": "reader", "lockMs": HOUR_MS}
     ids = queue.add_many(NewJob({}) for _ in range(JOBS)).ids
-    command = [sys.executable, "-c", KILLED_QUERY, redis_url, prefix, queue.protocol, json.dumps(options)]
-    killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    place = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol}
+    with ForkedProcess(claim_and_die, tmp_path / "offsets", place, **options) as killed:
+        assert killed.wait(PATIENCE_S) == -signal.SIGKILL
     pass_time(client, queue, ids, HOUR_MS - SOON_MS)
     query = ClaimingQuery(queue, **options)
-    query.start, query.end = json.loads(killed.stdout)
+    query.start, query.end = json.loads((tmp_path / "offsets").read_text())
     rows = query.restart()
     pass_time(client, queue, ids, SOON_MS)
     assert query.settle(*(row | {"returnvalue": "1"} for row in rows)) == {"completed": JOBS}

@@ -11,7 +11,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, Job, NewJob, RunningJob
 from spark_bull.run.slot.status import latest, slots_of
-from tests.faults.slots import LEAVING, POISON, starts
+from tests.faults.slots import LEAVING, POISON, starts, wait_until_started
 from tests.support.forked_programs import ForkedProcess
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -47,13 +47,7 @@ def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
 ) -> None:
     ids = queue.add_many(NewJob({"n": n}) for n in range(JOBS)).ids
     with start_slot(concurrency) as process:
-
-        def started() -> bool:
-            jobs = queue.page("active")
-            return len(jobs) == JOBS and sum(job.parsed("progress") == 1 for job in jobs) == concurrency
-
-        # Jobs in a reply that the slot has not read yet are rescued when their locks expire.
-        wait_until(started, "the slot to claim all jobs, and to start as many as it may")
+        wait_until_started(queue, JOBS, concurrency)
         assert process.end_by(number) == 128 + number
     assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)
     assert not any(client.exists(queue.handle.keys.lock(job_id)) for job_id in ids)
