@@ -27,7 +27,7 @@ from spark_bull.core import embedded as embedded_redis
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.keys import literal_glob
 from spark_bull.core.queue.bull_queue import BullQueue
-from tests.support.dealing import deal
+from tests.dealing import deal
 from tests.support.fork_server import VARIABLE, fork_server
 from tests.support.network import own_ports
 from tests.support.node import NODE_DIRECTORY, NodePeer, NodeProcess, Peer

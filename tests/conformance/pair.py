@@ -29,10 +29,6 @@ SIDES = ("left", "right")
 _PASSING = {"marker", "stalled", "stalled-check", "id"}
 
 
-def job(behaviour: str, **opts: Any) -> dict[str, Any]:
-    return {"name": "task", "data": {"$behaviour": behaviour}, "opts": opts}
-
-
 def settled(queue: BullQueue, *but: str) -> bool:
     """Whether all jobs have ended, except in some states."""
     return not any(count for state, count in queue.counts().items() if state not in ("completed", "failed", *but))

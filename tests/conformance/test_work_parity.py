@@ -13,8 +13,8 @@ import pytest
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.services.promoter import Promoter
-from tests.conformance.pair import Pair, job, settled
-from tests.support.jobs import HOUR
+from tests.conformance.pair import Pair, settled
+from tests.support.jobs import HOUR, job
 from tests.support.node import NEWEST, PEERS, Peer, each_peer_of
 from tests.support.traffic import published
 from tests.support.wait import wait_until

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -19,6 +19,5 @@ def theirs(peer: Peer, node: Callable[..., NodePeer], prefix: str) -> NodePeer:
 
 
 @pytest.fixture
-def queue(peer: Peer, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        yield queue
+def queue(peer: Peer, open_queue: Callable[..., BullQueue]) -> BullQueue:
+    return open_queue(protocol=peer.dialect)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
@@ -41,16 +42,16 @@ def test_a_batch_is_stored_as_a_flow_of_node(steps: Steps, delivery: str) -> Non
 
 @each_peer_of("bullmq")
 def test_node_can_remove_a_callback_before_all_jobs_are_added(
-    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str
+    theirs: NodePeer, queue: BullQueue, open_queue: Callable[..., BullQueue], redis_url: str, prefix: str
 ) -> None:
     """Its dependencies contain a name that is no job."""
     given = {"url": redis_url, "prefix": prefix, "queue": "q", "delivery": "at-least-once"}
     write = Sink({**given, "onFinish": '{"queue": "report"}'}, StructType().add("n", IntegerType()))
     write.task([{"n": 1}, {"n": 2}])
-    with BullQueue("report", url=redis_url, prefix=prefix, protocol="bullmq") as report:
-        (job,) = report.page("waiting-children")
-        theirs.call("remove", queue="report", jobId=job.id)
-        assert not any(count for one in (queue, report) for count in one.counts().values())
-        write.task([{"n": 3}])
-        write.commit()
-        assert (queue.counts()["wait"], report.job(job.id)) == (1, None)
+    report = open_queue("report")
+    (job,) = report.page("waiting-children")
+    theirs.call("remove", queue="report", jobId=job.id)
+    assert not any(count for one in (queue, report) for count in one.counts().values())
+    write.task([{"n": 3}])
+    write.commit()
+    assert (queue.counts()["wait"], report.job(job.id)) == (1, None)

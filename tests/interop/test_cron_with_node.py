@@ -15,13 +15,12 @@ import pytest
 
 from spark_bull.core.dialects.schedule.cron import next_time
 from spark_bull.core.errors import PatternError
+from tests.support.jobs import DAY, HOUR
 from tests.support.node import NODE_DIRECTORY
 
 #: Packages, and whether their parser is the older one. BullMQ 5 has that of Bull 4.
 PARSERS = {"bull-4.16.5": True, "bullmq-6.7.0": False}
 each_parser = pytest.mark.parametrize("alias", PARSERS)
-HOUR = 3_600_000
-DAY = 24 * HOUR
 #: Time zones, and their clock changes (UTC). In Cairo, midnight is skipped.
 CHANGES = {
     "Europe/Berlin": ["2026-03-29T01:00", "2026-10-25T01:00"],

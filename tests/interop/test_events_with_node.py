@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,6 +13,7 @@ from spark_bull.core.model.queues import QueueEvent
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.events import waiting
 from spark_bull.core.queue.events.events import QueueEvents
+from tests.support.jobs import job
 from tests.support.node import Event, NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -20,10 +22,6 @@ pytestmark = pytest.mark.interop
 
 #: Bull 1.0 publishes no events.
 each_peer = each_peer_of("bull-1.1.3", "bull", "bullmq")
-
-
-def job(behaviour: str) -> dict[str, object]:
-    return {"name": "task", "data": {"$behaviour": behaviour}, "opts": {}}
 
 
 JOBS = [job('progress:{"part":1};return:{"ok":[1]}'), job("fail")]
@@ -50,16 +48,15 @@ def shown(seen: list[QueueEvent], job_ids: list[str]) -> list[tuple[object, ...]
     )
 
 
+Open = Callable[..., BullQueue]
+
+
 @each_peer
-def test_events_of_a_node_worker_and_of_ours_are_the_same(
-    peer: Peer, theirs: NodePeer, redis_url: str, prefix: str
-) -> None:
+def test_events_of_a_node_worker_and_of_ours_are_the_same(peer: Peer, theirs: NodePeer, open_queue: Open) -> None:
     by_worker = {}
     for name in ("theirs", "ours"):
-        with (
-            BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
-            queue.events(timeout_s=PATIENCE_S) as events,
-        ):
+        queue = open_queue(name, peer.dialect)
+        with queue.events(timeout_s=PATIENCE_S) as events:
             job_ids = theirs.call("add", queue=name, jobs=JOBS)
             if name == "theirs":
                 theirs.call("process", queue=name, concurrency=1)
@@ -93,14 +90,12 @@ def is_heard(client: Redis, queue: BullQueue) -> bool:
 
 @each_peer
 def test_node_waits_for_jobs_whose_other_events_are_left_out(
-    peer: Peer, theirs: NodePeer, client: Redis, redis_url: str, prefix: str
+    peer: Peer, theirs: NodePeer, client: Redis, open_queue: Open, prefix: str
 ) -> None:
     # Bull 1 publishes outside the prefix.
     name = f"heard-{prefix}"
-    with (
-        BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect, events="ends") as queue,
-        ThreadPoolExecutor(1) as pool,
-    ):
+    queue = open_queue(name, peer.dialect, events="ends")
+    with ThreadPoolExecutor(1) as pool:
         theirs.call("listen", queue=name)
         wait_until(lambda: is_heard(client, queue), "Node to listen")
         job_id = queue.add({"$behaviour": 'return:{"ok":[1]}'}, name=None if peer.dialect == "bull-1" else "task")
@@ -114,14 +109,11 @@ def test_node_waits_for_jobs_whose_other_events_are_left_out(
 
 @each_peer_of("bull-1", "bull", "bullmq")
 def test_a_call_that_waits_gets_what_a_node_worker_returns(
-    peer: Peer, theirs: NodePeer, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    peer: Peer, theirs: NodePeer, queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Bull 1.0 publishes no events.
     monkeypatch.setattr(waiting, "LOOK_AGAIN_S", 0.1 if peer.alias == "bull-1.0.0" else 2 * PATIENCE_S)
-    with (
-        BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
-        ThreadPoolExecutor(2) as pool,
-    ):
+    with ThreadPoolExecutor(2) as pool:
         done, failed = theirs.call("add", queue="q", jobs=[job('return:{"ok":[1]}'), job("fail")])
         ends = [pool.submit(queue.wait, job_id, PATIENCE_S) for job_id in (done, failed)]
         theirs.call("process", queue="q", concurrency=1)
@@ -132,13 +124,8 @@ def test_a_call_that_waits_gets_what_a_node_worker_returns(
 
 
 @each_peer_of("bullmq")
-def test_node_gets_events_of_our_programs_and_we_those_of_node_programs(
-    peer: Peer, theirs: NodePeer, redis_url: str, prefix: str
-) -> None:
-    with (
-        BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue,
-        queue.events(timeout_s=PATIENCE_S) as events,
-    ):
+def test_node_gets_events_of_our_programs_and_we_those_of_node_programs(theirs: NodePeer, queue: BullQueue) -> None:
+    with queue.events(timeout_s=PATIENCE_S) as events:
         theirs.call("listen", queue="q", events=["opened", "closed"])
 
         def heard() -> list[Event]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -205,12 +204,8 @@ def test_a_completed_child_does_not_start_a_parent_before_its_other_children_are
 
 
 @pytest.fixture
-def queues(redis_url: str, prefix: str) -> Iterator[dict[str, BullQueue]]:
-    with ExitStack() as opened:
-        yield {
-            name: opened.enter_context(BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq"))
-            for name in "abc"
-        }
+def queues(open_queue: Callable[..., BullQueue]) -> dict[str, BullQueue]:
+    return {name: open_queue(name, "bullmq") for name in "abc"}
 
 
 @each_peer_of("bullmq")

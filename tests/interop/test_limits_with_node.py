@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import Limiter
 from spark_bull.core.queue.bull_queue import BullQueue
+from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -20,9 +21,8 @@ each_bull = each_peer_of("bull")
 
 pytestmark = pytest.mark.interop
 
-HOUR_MS = 3_600_000
-WHOLE = Limiter(2, HOUR_MS)
-BY_GROUP = Limiter(2, HOUR_MS, "tenant")
+WHOLE = Limiter(2, HOUR)
+BY_GROUP = Limiter(2, HOUR, "tenant")
 #: Ids, as a queue of Node with `groupKey` makes them: the group is behind the last colon.
 IDS = ["1:a", "2:a", "3:a", "4:b", "5:a", "6", "7:c:b", "8:b", "9:"]
 
@@ -34,7 +34,7 @@ def limiter_keys(client: Redis, queue: BullQueue) -> dict[str, Any]:
     for key in client.scan_iter(match=f"{base}limiter*"):
         name, kind = key.decode().removeprefix(base), client.type(key)
         if kind == b"string":
-            found[name] = (client.get(key), round(client.pttl(key) / HOUR_MS))
+            found[name] = (client.get(key), round(client.pttl(key) / HOUR))
         elif kind == b"set":
             found[name] = client.smembers(key)
         else:
@@ -51,8 +51,7 @@ def delayed_jobs(client: Redis, queue: BullQueue) -> list[tuple[bytes, float, in
     now = queue.handle.connection.now_ms()
     scores = client.zrange(queue.handle.keys["delayed"], 0, -1, withscores=True)
     jobs = [
-        (job_id, round((score / DELAYED_SCALE - now) / HOUR_MS, 1), int(score) % DELAYED_SCALE)
-        for job_id, score in scores
+        (job_id, round((score / DELAYED_SCALE - now) / HOUR, 1), int(score) % DELAYED_SCALE) for job_id, score in scores
     ]
     return sorted(jobs, key=lambda job: (job[1], job[0]))
 
@@ -69,32 +68,38 @@ def all_keys(client: Redis, queue: BullQueue) -> dict[str, Any]:
     }
 
 
-def has_no_waiting_jobs(queue: BullQueue) -> bool:
-    counts = queue.counts()
-    return not counts["wait"] and not counts["active"]
-
-
 def counters(client: Redis, queue: BullQueue) -> list[bytes]:
     return [key for key in client.keys(f"{queue.handle.keys.base}limiter*") if client.type(key) == b"string"]
 
 
-def process_both(theirs: NodePeer, queues: Iterable[BullQueue], limiter: Limiter, **ours: int) -> None:
-    """Node's worker processes the first queue, ours the second one."""
+def process_both(
+    theirs: NodePeer, queues: Sequence[BullQueue], limiter: Limiter, left_over: int = 0, **ours: int
+) -> None:
+    """Node's worker processes the first queue, ours the second one, in which so many jobs go on waiting."""
     left, right = queues
+
+    def has_ended(queue: BullQueue, waiting: int = 0) -> bool:
+        counts = queue.counts()
+        return counts["wait"] == waiting and not counts["active"]
+
     theirs.call("process", queue=left.name, concurrency=1, opts={"limiter": limiter.given})
-    wait_until(lambda: has_no_waiting_jobs(left), "Node to start, or delay, the jobs")
+    wait_until(lambda: has_ended(left), "Node to start, delay or lose the jobs")
     theirs.call("stop", queue=left.name)
     with OurWorker(right.handle, limiter=limiter, **ours):
-        wait_until(lambda: has_no_waiting_jobs(right), "our worker to start, or delay, the jobs")
+        wait_until(lambda: has_ended(right, left_over), "our worker to start or delay the jobs")
+
+
+@pytest.fixture
+def queues(open_queue: Callable[..., BullQueue]) -> list[BullQueue]:
+    return [open_queue(side, "bull") for side in ("left", "right")]
 
 
 @each_bull
 @pytest.mark.parametrize("limiter", [WHOLE, BY_GROUP], ids=["whole", "by group"])
 @pytest.mark.parametrize("chunk_size", [1, 4])
 def test_jobs_over_a_limit_are_delayed_as_by_node(
-    theirs: NodePeer, redis_url: str, client: Redis, prefix: str, limiter: Limiter, chunk_size: int
+    theirs: NodePeer, queues: list[BullQueue], client: Redis, limiter: Limiter, chunk_size: int
 ) -> None:
-    queues = [BullQueue(side, url=redis_url, prefix=prefix, protocol="bull") for side in ("left", "right")]
     started = {WHOLE: ["2:a", "5:a"], BY_GROUP: ["1:a", "2:a", "4:b", "6", "7:c:b", "9:"]}[limiter]
 
     def both_have(jobs: Iterable[str], **properties: Any) -> None:
@@ -127,20 +132,12 @@ def test_jobs_over_a_limit_are_delayed_as_by_node(
 
 @each_bull
 def test_with_bounce_back_jobs_wait_where_node_loses_them(
-    theirs: NodePeer, redis_url: str, client: Redis, prefix: str
+    theirs: NodePeer, queues: list[BullQueue], client: Redis
 ) -> None:
     """Node removes such a job from `active` without putting it anywhere else; ours stays in `wait`."""
-    queues = [BullQueue(side, url=redis_url, prefix=prefix, protocol="bull") for side in ("left", "right")]
     for queue in queues:
         queue.add_many(NewJob({"$behaviour": "return:1"}, job_id=job_id) for job_id in IDS[:4])
-    limiter = Limiter(2, HOUR_MS, bounce_back=True)
-    left, right = queues
-    theirs.call("process", queue=left.name, concurrency=1, opts={"limiter": limiter.given})
-    wait_until(lambda: has_no_waiting_jobs(left), "Node to start, or lose, the jobs")
-    theirs.call("stop", queue=left.name)
-    with OurWorker(right.handle, limiter=limiter):
-        wait_until(lambda: right.counts()["completed"] == 2, "our worker to process two jobs")
-    assert limiter_keys(client, left) == limiter_keys(client, right) == {"limiter": (b"2", 1)}
-    assert [queue.counts()["completed"] for queue in queues] == [2, 2]
-    assert [queue.counts()["delayed"] for queue in queues] == [0, 0]
-    assert [queue.counts()["wait"] for queue in queues] == [0, 2]
+    process_both(theirs, queues, Limiter(2, HOUR, bounce_back=True), left_over=2)
+    assert [limiter_keys(client, queue) for queue in queues] == [{"limiter": (b"2", 1)}] * 2
+    counts = [queue.counts() for queue in queues]
+    assert [(one["completed"], one["delayed"], one["wait"]) for one in counts] == [(2, 0, 0), (2, 0, 2)]

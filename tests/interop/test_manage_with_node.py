@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from spark_bull.core.queue.dispatch.written import find_written
 from spark_bull.core.queue.monitor.find import describe
 from spark_bull.ops.cli.doctor.finding import Finding
 from spark_bull.ops.cli.doctor.queues import leftovers
-from tests.support.jobs import HOUR
+from tests.support.jobs import HOUR, job
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.steps import Steps
 from tests.support.two_sides import Answers
@@ -23,16 +23,13 @@ from tests.support.writes import register_all
 
 pytestmark = pytest.mark.interop
 
-
-def job(behaviour: str = "", **opts: Any) -> dict[str, Any]:
-    return {"name": "x", "data": {"$behaviour": behaviour} if behaviour else {}, "opts": opts}
+Open = Callable[..., BullQueue]
 
 
 @pytest.fixture
-def queue(peer: Peer, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+def queue(peer: Peer, open_queue: Open, prefix: str) -> BullQueue:
     # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
-    with BullQueue(f"q-{prefix}", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        yield queue
+    return open_queue(f"q-{prefix}", peer.dialect)
 
 
 @each_peer_of("bull-4", "bullmq")
@@ -88,16 +85,16 @@ def test_jobs_that_we_end_unclaimed_are_as_those_that_a_node_worker_ends(steps: 
 
 
 def test_no_job_is_lost_when_both_versions_of_bullmq_paused(
-    node: Callable[..., NodePeer], redis_url: str, prefix: str
+    node: Callable[..., NodePeer], open_queue: Open, prefix: str
 ) -> None:
     five, six = (node(alias, prefix=prefix) for alias in ("bullmq-5.81.5", "bullmq-6.7.0"))
     five.call("add", queue="q", jobs=[job(), job()])
     five.call("pause", queue="q")
     five.call("add", queue="q", jobs=[job()])
     six.call("add", queue="q", jobs=[job(), job()])
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as ours:
-        assert (ours.counts()["paused"], ours.counts()["wait"]) == (3, 2)
-        ours.resume()
+    ours = open_queue()
+    assert (ours.counts()["paused"], ours.counts()["wait"]) == (3, 2)
+    ours.resume()
     five.call("process", queue="q")
     done = five.wait_for_events("completed", 5, source="worker")
     assert [event["jobId"] for event in done] == ["1", "2", "3", "4", "5"]
@@ -105,27 +102,24 @@ def test_no_job_is_lost_when_both_versions_of_bullmq_paused(
 
 @each_peer_of("bull-1", "bull", "bullmq")
 def test_a_guard_stops_node_workers_until_somebody_takes_over_its_pause(
-    theirs: NodePeer, redis_url: str, prefix: str, peer: Peer
+    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, peer: Peer
 ) -> None:
-    # Bull 1 publishes outside the prefix.
-    name = f"guarded-{prefix}"
-    guard = Guard(name, "failedRate > 0.5 over 2m", resume_after_s=3_600, min_jobs=3)
-    with BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        # The Promoter finds the dialect of a queue that exists.
+    guard = Guard(queue.name, "failedRate > 0.5 over 2m", resume_after_s=3_600, min_jobs=3)
+    # The Promoter finds the dialect of a queue that exists.
+    queue.add({"$behaviour": "return:1"})
+    theirs.call("process", queue=queue.name, concurrency=1)
+    wait_until(lambda: queue.counts()["completed"] == 1, "Node to process a job")
+    with Promoter(redis_url, [queue.name], prefix=prefix, protocol=peer.dialect, guards=guard) as promoter:
+        wait_until(lambda: queue.handle.connection.call("EXISTS", queue.handle.keys.guard(guard.id)), "a look")
+        queue.add_many(NewJob({"$behaviour": "fail"}) for _ in range(3))
+        wait_until(lambda: promoter.done.paused == 1, "the guard to pause the queue")
+        assert describe(queue.handle).pause_reason
+        theirs.call("pause", queue=queue.name)
+        assert queue.is_paused()
+        assert describe(queue.handle).pause_reason is None, "the pause is not the guard's any more"
         queue.add({"$behaviour": "return:1"})
-        theirs.call("process", queue=name, concurrency=1)
-        wait_until(lambda: queue.counts()["completed"] == 1, "Node to process a job")
-        with Promoter(redis_url, [name], prefix=prefix, protocol=peer.dialect, guards=guard) as promoter:
-            wait_until(lambda: queue.handle.connection.call("EXISTS", queue.handle.keys.guard(guard.id)), "a look")
-            queue.add_many(NewJob({"$behaviour": "fail"}) for _ in range(3))
-            wait_until(lambda: promoter.done.paused == 1, "the guard to pause the queue")
-            assert describe(queue.handle).pause_reason
-            theirs.call("pause", queue=name)
-            assert queue.is_paused()
-            assert describe(queue.handle).pause_reason is None, "the pause is not the guard's any more"
-            queue.add({"$behaviour": "return:1"})
-            theirs.call("resume", queue=name)
-            wait_until(lambda: queue.counts()["completed"] == 2, "Node to go on")
+        theirs.call("resume", queue=queue.name)
+        wait_until(lambda: queue.counts()["completed"] == 2, "Node to go on")
 
 
 def named(name: str, **opts: Any) -> dict[str, Any]:
@@ -137,7 +131,7 @@ def orphans_of(queue: BullQueue) -> Finding:
 
 
 def test_node_and_the_doctor_remove_the_same_jobs(
-    node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str
+    node: Callable[..., NodePeer], client: Redis, open_queue: Open, prefix: str
 ) -> None:
     peer = node("bullmq-6.7.0", prefix=prefix)
     child = {"name": "child", "queueName": "mail", "data": {}}
@@ -145,7 +139,7 @@ def test_node_and_the_doctor_remove_the_same_jobs(
     peer.call("add", queue="mail", jobs=[named("late", delay=HOUR), named("first", priority=3)])
     peer.call("add", queue="mail", jobs=[named("once", deduplication={"id": "twin"}, jobId="lost")])
     peer.call("process", queue="mail")
-    queue = BullQueue("mail", url=redis_url, prefix=prefix)
+    queue = open_queue("mail")
     wait_until(lambda: queue.counts()["completed"] == 6, "the jobs to complete")
     peer.call("stop", queue="mail")
     peer.call("flow", flow={"name": "parent", "queueName": "mail", "data": {}, "children": [child, child]})

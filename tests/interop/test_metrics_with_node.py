@@ -45,21 +45,22 @@ def read_by_node(peer: NodePeer, state: str, start: int, end: int) -> dict[str, 
 
 
 @each_peer_of("bull-4", "bullmq")
-def test_metrics_equal_those_that_node_reads(theirs: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
+def test_metrics_equal_those_that_node_reads(
+    theirs: NodePeer, peer: Peer, queue: BullQueue, redis_url: str, prefix: str
+) -> None:
     work(theirs, *["return:1"] * 3, "fail")
     for minutes, jobs in ((2, 2), (5, 1)):
         with NodePeer(peer.alias, redis_url, prefix, clock_ms=minutes * MINUTE) as later:
             work(later, *["return:1"] * jobs)
-    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
-        for state in ("completed", "failed"):
-            for start, end in ((0, -1), (0, 0), (1, 2), (-2, -1), (3, 1), (50, 60)):
-                found = queue.metrics(state, start, end)
-                assert as_node_returns(found) == read_by_node(theirs, state, start, end), (state, start, end)
-        completed = queue.metrics("completed")
-        # A minute may begin between two jobs.
-        assert sum(completed.minutes.values()) == completed.count == 6
-        assert len(completed.minutes) == completed.points + 1 >= 5
-        assert sum(queue.metrics("failed").minutes.values()) == 1
+    for state in ("completed", "failed"):
+        for start, end in ((0, -1), (0, 0), (1, 2), (-2, -1), (3, 1), (50, 60)):
+            found = queue.metrics(state, start, end)
+            assert as_node_returns(found) == read_by_node(theirs, state, start, end), (state, start, end)
+    completed = queue.metrics("completed")
+    # A minute may begin between two jobs.
+    assert sum(completed.minutes.values()) == completed.count == 6
+    assert len(completed.minutes) == completed.points + 1 >= 5
+    assert sum(queue.metrics("failed").minutes.values()) == 1
 
 
 # the text for Prometheus
@@ -90,6 +91,3 @@ def test_the_text_begins_with_that_of_node(theirs: NodePeer, redis_url: str, pre
         assert ours.startswith(f"{of_node}\n# HELP spark_bull_"), f"{of_node}\n\n{ours}"
         assert "bullmq_" not in ours.removeprefix(of_node)
     assert " 0" not in theirs.call("invoke", queue="q", method="exportPrometheusMetrics", args=[]).splitlines()[-1]
-
-
-# statistics

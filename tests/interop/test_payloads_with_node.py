@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,18 +22,14 @@ SMALL = {"text": "private", "unicode": "ä€😀"}
 
 @each_peer_of("bull-4", "bullmq-6")
 def test_workers_of_node_open_payloads_and_keep_results(
-    peer: Peer, client: Redis, redis_url: str, prefix: str, tmp_path: Path
+    peer: Peer, client: Redis, open_queue: Callable[..., BullQueue], redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     key, folder = tmp_path / "key", tmp_path / "jobs"
     key.write_bytes(bytes(range(32)))
     keeping = {"encrypt_with": f"a=file:{key}", "offload_to": str(folder), "offload_above": "500b"}
-    queue, back = (
-        BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect, **keeping) for name in ("q é", "back")
-    )
+    queue, back = (open_queue(name, peer.dialect, **keeping) for name in ("q é", "back"))
     small, large = queue.add_many([NewJob(SMALL), NewJob(LARGE)]).ids
-    forged = BullQueue("q é", url=redis_url, prefix=prefix, protocol=peer.dialect).add(
-        {"$sealed": {"v": 1, "kid": "b"}}
-    )
+    forged = open_queue("q é", peer.dialect).add({"$sealed": {"v": 1, "kid": "b"}})
     command = ["node", "sealed_worker.js", peer.alias, redis_url, prefix, "q é", str(key), str(folder), "500"]
     with subprocess.Popen(command, cwd=NODE_DIRECTORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin

@@ -15,32 +15,30 @@ from spark_bull.core.queue.jobs.read import read_jobs
 from spark_bull.core.queue.monitor.find import describe, find_queues, workers
 from spark_bull.ops.cli import main
 from spark_bull.run.services.promoter import Promoter, Rescuer
+from tests.support.jobs import HOUR, job
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S
+from tests.support.work_bench import DIALECTS
 
 pytestmark = pytest.mark.interop
 
-HOUR = 3_600_000
 each_peer = each_peer_of("bull-1", "bull", "bullmq")
+Open = Callable[..., BullQueue]
 
 
-def job(data: object, **opts: object) -> dict[str, object]:
-    return {"name": "task", "data": data, "opts": opts}
-
-
-def behaving(behaviour: str, **opts: object) -> dict[str, object]:
-    return job({"$behaviour": behaviour}, **opts)
+def with_data(data: object, **opts: object) -> dict[str, object]:
+    return {**job(**opts), "data": data}
 
 
 @pytest.fixture
-def read(redis_url: str, prefix: str) -> Callable[[], dict[str, Job]]:
+def read(open_queue: Open) -> Callable[[], dict[str, Job]]:
     """Reads all jobs by their ids, with the dialect detected each time."""
 
     def read_all() -> dict[str, Job]:
-        with BullQueue("q", url=redis_url, prefix=prefix) as queue:
-            jobs = [job for chunk in read_jobs(queue.handle) for job in chunk.jobs("q")]
-            assert all(queue.job(job.id) == job for job in jobs)
-            assert len({job.id for job in jobs}) == len(jobs) == sum(queue.counts().values())
+        queue = open_queue()
+        jobs = [job for chunk in read_jobs(queue.handle) for job in chunk.jobs("q")]
+        assert all(queue.job(job.id) == job for job in jobs)
+        assert len({job.id for job in jobs}) == len(jobs) == sum(queue.counts().values())
         return {job.id: job for job in jobs}
 
     return read_all
@@ -76,9 +74,14 @@ def as_node_sees_it(theirs: NodePeer, job: Job) -> None:
 
 @each_peer
 def test_waiting_jobs_are_read_as_by_node(theirs: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
-    jobs = [job({"n": 1, "ü": "日本"}), job([1, 2.5, None]), job({}, delay=HOUR), behaving("x", attempts=3, backoff=10)]
+    jobs = [
+        with_data({"n": 1, "ü": "日本"}),
+        with_data([1, 2.5, None]),
+        job(delay=HOUR),
+        job("x", attempts=3, backoff=10),
+    ]
     if peer.dialect != "bull-1":
-        jobs.append(job({"p": 1}, priority=5))
+        jobs.append(with_data({"p": 1}, priority=5))
     theirs.call("add", queue="q", jobs=jobs)
     found = read()
 
@@ -96,13 +99,13 @@ def test_waiting_jobs_are_read_as_by_node(theirs: NodePeer, peer: Peer, read: Ca
 @each_peer
 def test_processed_jobs_are_read_as_by_node(theirs: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
     jobs = [
-        job({"n": 1}),
-        behaving('progress:30;return:{"sum":[1,"ü"]}'),
-        behaving("return:null"),
-        behaving("fail"),
-        behaving("fail", attempts=3),
-        behaving("fail:1", attempts=2),
-        behaving("fail", attempts=2, backoff=HOUR),
+        with_data({"n": 1}),
+        job('progress:30;return:{"sum":[1,"ü"]}'),
+        job("return:null"),
+        job("fail"),
+        job("fail", attempts=3),
+        job("fail:1", attempts=2),
+        job("fail", attempts=2, backoff=HOUR),
     ]
     theirs.call("process", queue="q", concurrency=2)
     theirs.call("add", queue="q", jobs=jobs)
@@ -133,11 +136,11 @@ def test_processed_jobs_are_read_as_by_node(theirs: NodePeer, peer: Peer, read: 
 
 @each_peer
 def test_jobs_of_a_paused_queue_are_read_as_by_node(
-    theirs: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]], redis_url: str
+    theirs: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]
 ) -> None:
-    theirs.call("add", queue="q", jobs=[job({"n": n}) for n in range(3)])
+    theirs.call("add", queue="q", jobs=[with_data({"n": n}) for n in range(3)])
     theirs.call("pause", queue="q")
-    theirs.call("add", queue="q", jobs=[job({"n": 3})])
+    theirs.call("add", queue="q", jobs=[with_data({"n": 3})])
     # BullMQ 6 leaves the jobs of a paused queue where they are.
     state = "wait" if peer.alias.startswith("bullmq-6") else "paused"
     assert {job_id: job.state for job_id, job in read().items()} == dict.fromkeys("1234", state)
@@ -145,7 +148,7 @@ def test_jobs_of_a_paused_queue_are_read_as_by_node(
 
 @each_peer
 def test_an_active_job_is_read_as_by_node(theirs: NodePeer, read: Callable[[], dict[str, Job]]) -> None:
-    theirs.call("add", queue="q", jobs=[behaving("hang")])
+    theirs.call("add", queue="q", jobs=[job("hang")])
     theirs.call("process", queue="q")
     theirs.wait_for_events("active", 1)
     (active,) = read().values()
@@ -154,54 +157,52 @@ def test_an_active_job_is_read_as_by_node(theirs: NodePeer, read: Callable[[], d
 
 
 @each_peer
-def test_a_page_is_in_node_s_order(theirs: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
+def test_a_page_is_in_node_s_order(theirs: NodePeer, peer: Peer, open_queue: Open) -> None:
     theirs.call("process", queue="q")
-    theirs.call("add", queue="q", jobs=[job({"n": n}) for n in range(5)])
+    theirs.call("add", queue="q", jobs=[with_data({"n": n}) for n in range(5)])
     theirs.wait_for_events("completed", 5, source="worker")
     theirs.call("stop", queue="q")
-    theirs.call("add", queue="q", jobs=[job({"n": n}, delay=HOUR * (9 - n)) for n in range(5, 9)])
-    theirs.call("add", queue="q", jobs=[job({"n": n}, lifo=n == 11) for n in range(9, 12)])
-    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
-        for state in ("wait", "delayed", "completed"):
-            for start, stop in ((0, -1), (1, 2)):
-                ours = [job.id for job in queue.page(state, start, stop)]
-                if peer.dialect == "bull-1":
-                    # Its getJobs counts lists from the other end, and sets have no order.
-                    seen = [job["id"] for job in theirs.call("getJobs", queue="q", states=[state])]
-                    assert sorted(seen) == sorted(job.id for job in queue.page(state))
-                else:
-                    arguments = {"states": [state], "start": start, "end": stop, "asc": True}
-                    assert ours == [job["id"] for job in theirs.call("getJobs", queue="q", **arguments)]
-        assert [job.id for job in queue.page("wait")] == ["12", "10", "11"]
-        assert [job.id for job in queue.page("delayed")] == ["9", "8", "7", "6"]
+    theirs.call("add", queue="q", jobs=[with_data({"n": n}, delay=HOUR * (9 - n)) for n in range(5, 9)])
+    theirs.call("add", queue="q", jobs=[with_data({"n": n}, lifo=n == 11) for n in range(9, 12)])
+    queue = open_queue()
+    for state in ("wait", "delayed", "completed"):
+        for start, stop in ((0, -1), (1, 2)):
+            ours = [job.id for job in queue.page(state, start, stop)]
+            if peer.dialect == "bull-1":
+                # Its getJobs counts lists from the other end, and sets have no order.
+                seen = [job["id"] for job in theirs.call("getJobs", queue="q", states=[state])]
+                assert sorted(seen) == sorted(job.id for job in queue.page(state))
+            else:
+                arguments = {"states": [state], "start": start, "end": stop, "asc": True}
+                assert ours == [job["id"] for job in theirs.call("getJobs", queue="q", **arguments)]
+    assert [job.id for job in queue.page("wait")] == ["12", "10", "11"]
+    assert [job.id for job in queue.page("delayed")] == ["9", "8", "7", "6"]
 
 
 @each_peer_of("bull", "bullmq")
-def test_logs_and_workers_of_node_are_read(theirs: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
-    theirs.call("add", queue="q", jobs=[behaving("log:one;log:two ü")])
+def test_logs_and_workers_of_node_are_read(theirs: NodePeer, peer: Peer, open_queue: Open, prefix: str) -> None:
+    theirs.call("add", queue="q", jobs=[job("log:one;log:two ü")])
     theirs.call("process", queue="q")
     theirs.wait_for_events("completed", 1)
-    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
-        assert queue.logs("1") == ["one", "two ü"]
-        connection = queue.handle.connection
-        # Bull 3 gives the name to every connection of a queue, a worker's or not.
-        names = [worker.name for worker in workers(connection, queue.handle.keys)]
-        assert names == [None] * (len(names) if peer.alias == "bull-3.29.3" else 1) != []
-        assert describe(queue.handle).version == (peer.alias.replace("-", ":") if peer.dialect == "bullmq" else None)
-        assert find_queues(connection, prefix) == ["q"]
+    queue = open_queue()
+    assert queue.logs("1") == ["one", "two ü"]
+    connection = queue.handle.connection
+    # Bull 3 gives the name to every connection of a queue, a worker's or not.
+    names = [worker.name for worker in workers(connection, queue.handle.keys)]
+    assert names == [None] * (len(names) if peer.alias == "bull-3.29.3" else 1) != []
+    assert describe(queue.handle).version == (peer.alias.replace("-", ":") if peer.dialect == "bullmq" else None)
+    assert find_queues(connection, prefix) == ["q"]
 
 
 # detection
 
-DIALECTS = ("bull-1", "bull", "bullmq")
 
-
-def refused(redis_url: str, prefix: str, queue: str) -> list[str]:
+def refused(open_queue: Open, queue: str) -> list[str]:
     """The protocols that a queue refuses."""
     found = []
     for protocol in DIALECTS:
         try:
-            BullQueue(queue, url=redis_url, prefix=prefix, protocol=protocol).close()
+            open_queue(queue, protocol)
         except DialectError as error:
             found.append(str(error).partition(" (option `protocol`), but it speaks ")[0].split()[-1])
     return found
@@ -212,42 +213,40 @@ def others(peer: Peer) -> list[str]:
 
 
 @each_peer
-def test_a_queue_is_detected_by_any_of_its_jobs(theirs: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
+def test_a_queue_is_detected_by_any_of_its_jobs(theirs: NodePeer, peer: Peer, open_queue: Open) -> None:
     options: dict[str, dict[str, object]] = {"waiting": {}, "delayed": {"delay": HOUR}, "retried": {"attempts": 3}}
     options |= {"last": {"lifo": True}, "paused": {}}
     if peer.dialect != "bull-1":
         options["prioritised"] = {"priority": 2}
     theirs.call("pause", queue="paused")
     for queue, opts in options.items():
-        theirs.call("add", queue=queue, jobs=[job({}, **opts)])
+        theirs.call("add", queue=queue, jobs=[job(**opts)])
     for queue, behaviour in {"completed": "return:1", "failed": "fail"}.items():
         theirs.call("process", queue=queue)
-        theirs.call("add", queue=queue, jobs=[behaving(behaviour)])
+        theirs.call("add", queue=queue, jobs=[job(behaviour)])
         theirs.wait_for_events(queue, 1, queue=queue)
         theirs.call("stop", queue=queue)
     for queue in (*options, "completed", "failed"):
-        with BullQueue(queue, url=redis_url, prefix=prefix) as opened:
-            assert (queue, opened.protocol) == (queue, peer.dialect)
-        assert (queue, refused(redis_url, prefix, queue)) == (queue, others(peer))
-    with BullQueue("waiting", url=redis_url, prefix=prefix) as opened:
-        ours = opened.add({"to": "node"})
+        assert (queue, open_queue(queue).protocol) == (queue, peer.dialect)
+        assert (queue, refused(open_queue, queue)) == (queue, others(peer))
+    ours = open_queue("waiting").add({"to": "node"})
     theirs.call("process", queue="waiting")
     done = theirs.wait_for(lambda event: event["event"] == "completed" and event.get("jobId") == ours)
     assert done["returnvalue"] == {"echo": {"to": "node"}}
 
 
-def test_a_queue_without_jobs_accepts_any_protocol(client: Redis, redis_url: str, prefix: str) -> None:
+def test_a_queue_without_jobs_accepts_any_protocol(client: Redis, open_queue: Open) -> None:
     for protocol in DIALECTS * 2:
-        with BullQueue(protocol, url=redis_url, prefix=prefix, protocol=protocol) as queue:
-            assert queue.protocol == protocol
-            client.incr(queue.handle.keys["id"])
+        queue = open_queue(protocol, protocol)
+        assert queue.protocol == protocol
+        client.incr(queue.handle.keys["id"])
 
 
 @each_peer_of("bull-4", "bullmq-6")
 def test_every_verb_refuses_a_wrong_protocol(
     theirs: NodePeer, peer: Peer, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    theirs.call("add", queue="q", jobs=[job({})])
+    theirs.call("add", queue="q", jobs=[job()])
     for protocol in others(peer):
         for service in (Promoter, Rescuer):
             with pytest.raises(DialectError, match=f"expected queue q to speak {protocol}"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,16 +46,15 @@ def test_node_processes_jobs_dispatched_by_spark(theirs: NodePeer, queue: BullQu
 
 @each_peer
 def test_an_idle_node_worker_wakes_for_our_jobs(
-    theirs: NodePeer, client: Redis, redis_url: str, prefix: str, peer: Peer
+    theirs: NodePeer, client: Redis, open_queue: Callable[..., BullQueue], peer: Peer
 ) -> None:
     """By our signal: without it, these workers would check for jobs after an hour (Bull 1: every five seconds)."""
     others = ids_of_clients(client)
     theirs.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
     for number, (delay, events) in enumerate([(None, "all"), (None, "none"), (300, "none")], 1):
         wait_until(lambda: ids_of_clients(client, "b") - others, "the worker to wait for jobs")
-        with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect, events=events) as queue:
-            queue.add({"$behaviour": "return:1"}, delay=delay)
-            theirs.wait_for_events("completed", number)
+        open_queue(protocol=peer.dialect, events=events).add({"$behaviour": "return:1"}, delay=delay)
+        theirs.wait_for_events("completed", number)
 
 
 @each_peer_of("bullmq")

@@ -65,20 +65,17 @@ def fields(client: Redis, queue: BullQueue, jobs: list[Expiring]) -> Iterator[tu
 
 @each_peer_of("bull-1", "bull", "bullmq")
 def test_node_runs_no_job_that_has_expired(
-    peer: Peer, client: Redis, redis_url: str, prefix: str, node: StartNode
+    peer: Peer, theirs: NodePeer, queue: BullQueue, client: Redis, redis_url: str, prefix: str
 ) -> None:
     """Half of the jobs that expire do so before the workers start, the others while they run."""
     random, jobs = Random(7), 600
     soon = epoch_ms() + 1_000
     times = [random.choice([None, None, PAST, soon + random.randrange(2_000)]) for _ in range(jobs)]
     gone = sum(at == PAST for at in times)
-    with (
-        BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
-        Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False) as promoter,
-    ):
+    with Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False) as promoter:
         expiring = add(queue, times)
         wait_until(lambda: promoter.done.expired >= gone, "the first jobs to expire")
-        node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=2)
+        theirs.call("process", queue="q", concurrency=2)
         wait_until(finished(queue, jobs), "all jobs to end")
         counts = queue.counts()
         reasons = {job: reason for job, reason, _ in fields(client, queue, expiring)}
@@ -89,23 +86,22 @@ def test_node_runs_no_job_that_has_expired(
 
 @each_peer_of("bull-1.1.3", "bull", "bullmq")
 def test_node_fails_a_job_that_may_run_once_when_it_stalls(
-    peer: Peer, client: Redis, redis_url: str, prefix: str, node: StartNode
+    peer: Peer, theirs: NodePeer, queue: BullQueue, client: Redis, node: StartNode, prefix: str
 ) -> None:
     """Its worker has died: the job is active, and has no lock."""
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect, delivery="at-most-once") as queue:
-        first = node(peer.alias, prefix=prefix, alone=True)
-        # It answers before there is a job that ends it.
-        first.call("process", queue="q", concurrency=1)
-        job_id = queue.add({"$behaviour": "crash"})
-        wait_until(lambda: not first.process.alive, "the worker to die")
-        assert queue.counts()["active"] == 1
-        client.hset(queue.handle.keys.job(job_id), "data", '{"$behaviour":"return:1"}')
-        client.delete(queue.handle.keys.lock(job_id), queue.handle.keys["stalled_check"])
-        # As the first check of a worker marks it.
-        client.sadd(queue.handle.keys["stalled"], job_id)
-        node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1)
-        wait_until(lambda: queue.counts()["failed"] == 1, "the job to fail")
-        (failed,) = queue.page("failed")
+    first = node(peer.alias, prefix=prefix, alone=True)
+    # It answers before there is a job that ends it.
+    first.call("process", queue="q", concurrency=1)
+    job_id = queue.add({"$behaviour": "crash"}, delivery="at-most-once")
+    wait_until(lambda: not first.process.alive, "the worker to die")
+    assert queue.counts()["active"] == 1
+    client.hset(queue.handle.keys.job(job_id), "data", '{"$behaviour":"return:1"}')
+    client.delete(queue.handle.keys.lock(job_id), queue.handle.keys["stalled_check"])
+    # As the first check of a worker marks it.
+    client.sadd(queue.handle.keys["stalled"], job_id)
+    theirs.call("process", queue="q", concurrency=1)
+    wait_until(lambda: queue.counts()["failed"] == 1, "the job to fail")
+    (failed,) = queue.page("failed")
     assert failed.failed_reason == "job stalled more than allowable limit"
     assert failed.returnvalue is None
 
@@ -125,13 +121,10 @@ def quiet_worker(alias: str, url: str, prefix: str) -> Iterator[None]:
 @pytest.mark.soak
 @each_peer_of("bull-4", "bullmq")
 def test_no_job_among_a_million_starts_long_after_it_has_expired(
-    peer: Peer, client: Redis, redis_url: str, prefix: str
+    peer: Peer, queue: BullQueue, client: Redis, redis_url: str, prefix: str
 ) -> None:
     random, jobs, every = Random(11), 1_000_000, 10
-    with (
-        BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
-        Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False),
-    ):
+    with Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False):
         start = epoch_ms() + 60_000
         expiring = add(queue, [None if n % every else start + random.randrange(240_000) for n in range(jobs)])
         assert len(expiring) == jobs // every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,12 +31,10 @@ def exporter() -> InMemorySpanExporter:
 
 
 @pytest.fixture
-def queue(redis_url: str, prefix: str, exporter: InMemorySpanExporter) -> Iterator[BullQueue]:
+def queue(open_queue: Callable[..., BullQueue], exporter: InMemorySpanExporter) -> BullQueue:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    tracer = provider.get_tracer("tests")
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", tracer=tracer) as queue:
-        yield queue
+    return open_queue(tracer=provider.get_tracer("tests"), protocol="bullmq")
 
 
 @pytest.fixture(autouse=True)
@@ -157,24 +155,24 @@ COMPLETED, FAILED = len(JOBS), 1
 
 @each_peer_of("bullmq")
 def test_the_same_jobs_have_the_metrics_that_node_exports(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer
+    node: StartNode, open_queue: Callable[..., BullQueue], prefix: str, peer: Peer
 ) -> None:
     theirs, recorder = node(peer.alias, prefix=prefix), MetricRecorder()
     theirs.call("measure")
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", meter=recorder.provider) as queue:
-        theirs.call("add", queue="q", jobs=JOBS)
-        assert theirs.call("exported") == [], "what is added is not recorded"
-        theirs.call("process", queue="q")
-        wait_until(lambda: has_ended(queue, 1), "Node's worker")
-        theirs.call("stop", queue="q")
+    queue = open_queue(meter=recorder.provider, protocol="bullmq")
+    theirs.call("add", queue="q", jobs=JOBS)
+    assert theirs.call("exported") == [], "what is added is not recorded"
+    theirs.call("process", queue="q")
+    wait_until(lambda: has_ended(queue, 1), "Node's worker")
+    theirs.call("stop", queue="q")
 
-        queue.add_many(NewJob(job["data"], job["name"], opts=job["opts"]) for job in JOBS)
-        assert recorder.exported() == []
-        with OurWorker(queue.handle, meter=recorder.provider):
-            wait_until(lambda: has_ended(queue, 2), "our worker")
+    queue.add_many(NewJob(job["data"], job["name"], opts=job["opts"]) for job in JOBS)
+    assert recorder.exported() == []
+    with OurWorker(queue.handle, meter=recorder.provider):
+        wait_until(lambda: has_ended(queue, 2), "our worker")
 
-        theirs.call("invoke", queue="q", method="recordJobCountsMetric")
-        assert queue.record_counts() == queue.counts()
+    theirs.call("invoke", queue="q", method="recordJobCountsMetric")
+    assert queue.record_counts() == queue.counts()
     expected = in_order(theirs.call("exported"))
     for metric in expected:
         for point in metric["points"]:

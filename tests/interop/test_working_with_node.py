@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 from typing import Any
 
@@ -15,6 +16,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.promoter import Promoter, Rescuer
+from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import ClaimingQuery
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.interop
 OFTEN_MS = 100
 #: Duration of our lock; long enough to be extended in time by a busy machine.
 LOCK_MS = 10_000
-HOUR_MS = 3_600_000
+SLOT = WorkSettings("slot")
 
 
 def impatient(peer: Peer) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def test_node_and_our_worker_share_a_queue_and_process_each_job_once(theirs: Nod
     def add(count: int) -> None:
         queue.add_many(NewJob({"n": n, "$behaviour": "sleep:1;return:1"}) for n in range(count))
 
-    with OurWorker(queue.handle, processor, chunk_size=10, lock_ms=HOUR_MS):
+    with OurWorker(queue.handle, processor, chunk_size=10, lock_ms=HOUR):
         add(10)
         wait_until(lambda: ours, "our worker to have jobs")
         theirs.call("process", queue="q", concurrency=5)
@@ -134,15 +136,12 @@ def test_a_job_that_becomes_due_in_a_paused_queue_survives_node_s_resume(theirs:
     theirs.call("add", queue="q", jobs=[{"name": "d", "data": {}, "opts": {"jobId": delayed, "delay": 50}}])
 
     def is_promoted() -> bool:
-        assert work(queue.handle, WorkSettings("slot"), None, 10).jobs == []
+        assert work(queue.handle, SLOT, None, 10).jobs == []
         return queue.counts()["delayed"] == 0
 
     wait_until(is_promoted, "a claim to promote the delayed job")
     theirs.call("resume", queue="q")
-    assert {job.id for job in work(queue.handle, WorkSettings("slot"), None, 10).jobs} == {
-        waiting,
-        delayed,
-    }
+    assert {job.id for job in work(queue.handle, SLOT, None, 10).jobs} == {waiting, delayed}
 
 
 @each_bullmq
@@ -150,16 +149,12 @@ def test_node_takes_delayed_jobs_that_are_due_before_a_job_that_we_retry_at_once
     theirs: NodePeer, queue: BullQueue
 ) -> None:
     retried = queue.add({"$behaviour": "return:1"})
-    claim = work(queue.handle, WorkSettings("slot"), None, 1)
+    claim = work(queue.handle, SLOT, None, 1)
     due = claim.now + 50
     delayed = queue.add({"$behaviour": "return:2"}, run_at=due)
     wait_until(lambda: queue.handle.connection.now_ms() > due, "the delayed job to be due")
-    work(
-        queue.handle,
-        WorkSettings("slot"),
-        Outcomes(claim.token, retried=[Retried(retried, "bad", "[]", 0, False)]),
-        0,
-    )
+    outcomes = Outcomes(claim.token, retried=[Retried(retried, "bad", "[]", 0, False)])
+    work(queue.handle, SLOT, outcomes, 0)
     theirs.call("process", queue="q", concurrency=1)
     completed = theirs.wait_for_events("completed", 2, source="worker")
     assert [event["jobId"] for event in completed] == [delayed, retried]
@@ -170,7 +165,7 @@ def test_a_slot_leaves_unused_concurrency_of_the_queue_to_node(theirs: NodePeer,
     done = Event()
     theirs.call("invoke", queue="q", method="setGlobalConcurrency", args=[3])
     queue.add_many(NewJob({"$behaviour": "return:1"}) for _ in range(10))
-    with OurWorker(queue.handle, lambda _: done.wait(PATIENCE_S), chunk_size=10, lock_ms=HOUR_MS):
+    with OurWorker(queue.handle, lambda _: done.wait(PATIENCE_S), chunk_size=10, lock_ms=HOUR):
         wait_until(lambda: queue.counts()["active"], "our worker to have a job")
         theirs.call("process", queue="q", concurrency=5)
         theirs.wait_for_events("completed", 9, source="worker")
@@ -181,11 +176,11 @@ def test_a_slot_leaves_unused_concurrency_of_the_queue_to_node(theirs: NodePeer,
 @each_bullmq
 def test_a_manual_rate_limit_applies_to_workers_with_a_limiter(theirs: NodePeer, queue: BullQueue) -> None:
     queue.add({})
-    theirs.call("invoke", queue="q", method="rateLimit", args=[HOUR_MS])
+    theirs.call("invoke", queue="q", method="rateLimit", args=[HOUR])
     limited = work(queue.handle, WorkSettings("slot", limiter=Limiter(100, 1_000)), None, 1)
     assert limited.jobs == []
     assert limited.limited_ms > 0
-    assert len(work(queue.handle, WorkSettings("slot"), None, 1).jobs) == 1
+    assert len(work(queue.handle, SLOT, None, 1).jobs) == 1
 
 
 @each_bullmq
@@ -193,14 +188,14 @@ def test_a_job_that_gets_a_parent_while_active_reports_its_result_to_it(
     theirs: NodePeer, queue: BullQueue, prefix: str
 ) -> None:
     queue.add({}, job_id="mon")
-    claim = work(queue.handle, WorkSettings("slot"), None, 1)
+    claim = work(queue.handle, SLOT, None, 1)
     child = {"name": "mon", "queueName": "q", "data": {}, "opts": {"jobId": "mon"}}
     theirs.call("flow", flow={"name": "tue", "queueName": "q", "opts": {"jobId": "tue"}, "children": [child]})
     assert queue.counts()["waiting-children"] == 1
     outcomes = Outcomes(claim.token)
     outcomes.complete("mon", '"done"')
-    work(queue.handle, WorkSettings("slot"), outcomes, 0)
-    assert [job.id for job in work(queue.handle, WorkSettings("slot"), None, 1).jobs] == ["tue"]
+    work(queue.handle, SLOT, outcomes, 0)
+    assert [job.id for job in work(queue.handle, SLOT, None, 1).jobs] == ["tue"]
     values = theirs.call("invoke", queue="q", jobId="tue", method="getChildrenValues")
     assert values == {f"{prefix}:q:mon": "done"}
 
@@ -210,7 +205,7 @@ def test_a_job_that_gets_a_child_while_active_fails_this_attempt(
     theirs: NodePeer, queue: BullQueue, prefix: str
 ) -> None:
     def add_child(parent: str) -> None:
-        opts = {"parent": {"id": parent, "queue": f"{prefix}:q"}, "delay": HOUR_MS}
+        opts = {"parent": {"id": parent, "queue": f"{prefix}:q"}, "delay": HOUR}
         theirs.call("add", queue="q", jobs=[{"name": "child", "data": {}, "opts": opts}])
 
     queue.add({})
@@ -245,7 +240,7 @@ def test_a_scheduler_continues_with_node_and_with_our_worker(
 
 @each_bullmq
 def test_a_job_that_starts_too_often_fails_as_in_node(
-    theirs: NodePeer, client: Redis, redis_url: str, prefix: str, peer: Peer
+    theirs: NodePeer, client: Redis, open_queue: Callable[..., BullQueue], peer: Peer
 ) -> None:
     """BullMQ 5 retries a job that fails at its last permitted start, and fails the retry; BullMQ 6 doesn't retry it."""
     too_often = "job started more than allowable limit"
@@ -255,24 +250,24 @@ def test_a_job_that_starts_too_often_fails_as_in_node(
     cases += [(1, "fail", "scripted failure 1" if six else too_often), (2, "return:1", too_often)]
 
     def ends(name: str) -> list[Any]:
-        with BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-            theirs.call("counts", queue=name)  # stores the version in `meta`
-            for started, behaviour, _ in cases:
-                job_id = queue.add({"$behaviour": behaviour}, attempts=5)
-                if started:
-                    client.hset(queue.handle.keys.job(job_id), "ats", str(started))
+        queue = open_queue(name, "bullmq")
+        theirs.call("counts", queue=name)  # stores the version in `meta`
+        for started, behaviour, _ in cases:
+            job_id = queue.add({"$behaviour": behaviour}, attempts=5)
+            if started:
+                client.hset(queue.handle.keys.job(job_id), "ats", str(started))
 
-            def all_ended() -> bool:
-                return queue.counts()["completed"] + queue.counts()["failed"] == len(cases)
+        def all_ended() -> bool:
+            return queue.counts()["completed"] + queue.counts()["failed"] == len(cases)
 
-            if name == "node":
-                theirs.call("process", queue=name, opts={"maxStartedAttempts": 2})
-                wait_until(all_ended, "Node to end the jobs")
-            else:
-                with OurWorker(queue.handle, max_started=2, concurrency=2 if name == "threads" else 1):
-                    wait_until(all_ended, "our worker to end the jobs")
-            jobs = [queue.job(str(number + 1)) for number in range(len(cases))]
-            return [(job.state, job.failed_reason, job.attempts_made, job.attempts_started) for job in jobs if job]
+        if name == "node":
+            theirs.call("process", queue=name, opts={"maxStartedAttempts": 2})
+            wait_until(all_ended, "Node to end the jobs")
+        else:
+            with OurWorker(queue.handle, max_started=2, concurrency=2 if name == "threads" else 1):
+                wait_until(all_ended, "our worker to end the jobs")
+        jobs = [queue.job(str(number + 1)) for number in range(len(cases))]
+        return [(job.state, job.failed_reason, job.attempts_made, job.attempts_started) for job in jobs if job]
 
     found = ends("node")
     assert [reason for _, reason, _, _ in found] == [reason for _, _, reason in cases]
@@ -283,10 +278,10 @@ def test_a_job_that_starts_too_often_fails_as_in_node(
 def test_node_runs_the_last_one_of_jobs_that_replace_each_other_until_their_longest_delay(
     theirs: NodePeer, queue: BullQueue
 ) -> None:
-    rule = {"id": "x", "ttl": HOUR_MS, "extend": True, "replace": True, "maxDelay": HOUR_MS}
-    first = queue.handle.connection.now_ms() - HOUR_MS
-    for number, age in enumerate([0, HOUR_MS // 2, HOUR_MS]):
-        last = queue.add(number, delay=HOUR_MS, deduplication=rule, timestamp=first + age)
+    rule = {"id": "x", "ttl": HOUR, "extend": True, "replace": True, "maxDelay": HOUR}
+    first = queue.handle.connection.now_ms() - HOUR
+    for number, age in enumerate([0, HOUR // 2, HOUR]):
+        last = queue.add(number, delay=HOUR, deduplication=rule, timestamp=first + age)
     (claimed,) = theirs.call("claim", queue="q", count=1, token="t")
     assert (claimed["id"], queue.counts()["delayed"]) == (last, 0)
 
@@ -301,6 +296,6 @@ def test_node_adds_the_job_that_we_have_deferred(theirs: NodePeer, queue: BullQu
     done = {"jobId": claimed["id"], "token": "t", "does": "complete", "value": None}
     theirs.call("settle", queue="q", outcomes=[done], token="t")
     (job,) = queue.page("delayed")
-    assert (job.data, job.delay, job.deduplication_id) == (2, HOUR_MS, "x")
+    assert (job.data, job.delay, job.deduplication_id) == (2, HOUR, "x")
     found = theirs.call("invoke", queue="q", method="getDeduplicationJobId", args=["x"])
     assert found == queue.deduplication_job_id("x") == job.id

@@ -37,6 +37,11 @@ NUMBERS = [0, 1, -1, 42, 0.5, -2.75, 3.14159, 2**31, 2**53 - 1, -(2**53 - 1), 1_
 NAMES = ["send", "resize", "e-mail", "naïve", "🚀", "two words", "a:b", "__default__", "0"]
 
 
+def job(behaviour: str = "", **opts: Any) -> Job:
+    """A job of tests/node/behaviours.js."""
+    return {"name": "task", "data": {"$behaviour": behaviour} if behaviour else {}, "opts": opts}
+
+
 def random_jobs(
     random: Random,
     dialect: str,

@@ -44,7 +44,7 @@ QUEUES = ("main", "other")
 #: Maximum distance of a time from the whole hour after which it is named.
 SLACK = 20 * 60_000
 #: The messages of both sides about a parent that cannot complete.
-_BLOCKED = re.compile(r"Cannot complete job \S+ because[^\"]*|Job \S+ has (a failed child|pending dependencies)[^\"]*")
+BLOCKED = re.compile(r"Cannot complete job \S+ because[^\"]*|Job \S+ has (a failed child|pending dependencies)[^\"]*")
 #: Jobs that finish in one millisecond have no order.
 _UNORDERED = ("completed", "failed", "waiting-children", "unsuccessful")
 
@@ -317,7 +317,7 @@ def _payload(text: str) -> dict[str, Any]:
 
 
 def _renamed(value: Any, names: dict[str, str]) -> Any:
-    text = _BLOCKED.sub("<blocked>", json.dumps(value))
+    text = BLOCKED.sub("<blocked>", json.dumps(value))
     for old, new in names.items():
         text = text.replace(old, new)
     return json.loads(UUID.sub("<dropped job>", text))
