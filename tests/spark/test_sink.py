@@ -25,13 +25,8 @@ from tests.support.wait import PATIENCE_S, wait_until
 
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 HOUR_MS = 3_600_000
+OpenQueue = Callable[..., BullQueue]
 DATA = "named_struct('n', n) AS data"
-Queue = Callable[..., BullQueue]
-
-
-@pytest.fixture
-def queue(bull: Bull) -> Queue:
-    return lambda name="q", protocol="bullmq": BullQueue(name, **bull.options, protocol=protocol)
 
 
 def numbers(jobs: list[Job]) -> list[int]:
@@ -44,12 +39,12 @@ def frame_of(bull: Bull, jobs: int, partitions: int = 3) -> DataFrame:
 
 @each_delivery
 def test_every_row_is_a_job_and_an_exactly_once_write_keeps_their_order(
-    bull: Bull, queue: Queue, delivery: str
+    bull: Bull, open_queue: OpenQueue, delivery: str
 ) -> None:
     bull.write(frame_of(bull, 3_000).repartition(5).orderBy("data.n"), chunkSize=100, delivery=delivery)
-    found = numbers(queue().page("wait"))
+    found = numbers(open_queue().page("wait"))
     assert (found if delivery == "exactly-once" else sorted(found)) == list(range(3_000))
-    (record,) = queue().writes()
+    (record,) = open_queue().writes()
     assert (record.state, record.delivery, record.jobs, record.added) == ("finished", delivery, 3_000, 3_000)
     assert record.duration_ms > 0
 
@@ -84,46 +79,24 @@ PAYLOADS = {
 }
 
 
-def test_payloads_of_every_type_become_json(bull: Bull, queue: Queue) -> None:
+def test_payloads_of_every_type_become_json(bull: Bull, open_queue: OpenQueue) -> None:
     """Text stays as it is."""
     text = '{"as": "it is",  "null": null}'
     members = ", ".join(f"'p{number}', {column}" for number, column in enumerate(PAYLOADS))
     bull.write(bull.spark.sql(f"SELECT explode(array(to_json(named_struct('n', 1)), '{text}')) AS data"))
-    assert [job.data_text for job in queue().page("wait")] == ['{"n":1}', text]
+    assert [job.data_text for job in open_queue().page("wait")] == ['{"n":1}', text]
     bull.write(bull.spark.sql(f"SELECT named_struct({members}) AS data"), "types")
     found = ",".join(f'"p{number}":{json_text}' for number, json_text in enumerate(PAYLOADS.values()))
-    assert queue("types").page("wait")[0].data_text == f"{{{found}}}"
-
-
-@each_delivery
-def test_without_a_data_column_the_whole_row_is_the_payload_but_for_job_columns(
-    bull: Bull, queue: Queue, delivery: str
-) -> None:
-    row = "'ada@example.org' AS email, 'Ada' AS name, 60000 AS Delay, 'a' AS jobId, 2 AS attempts, 7L AS timestamp"
-    frame = bull.spark.sql(f"SELECT {row}")
-    bull.write(frame, delivery=delivery)
-    (job,) = queue().page("wait")
-    assert job.data == {
-        "email": "ada@example.org",
-        "name": "Ada",
-        "Delay": 60_000,
-        "jobId": "a",
-        "attempts": 2,
-        "timestamp": 7,
-    }
-    assert (job.name or "__default__", job.delay, job.timestamp == 7) == ("__default__", 0, False)
-    bull.write(frame, delivery=delivery, jobColumns="delay, jobid,ATTEMPTS")
-    (job,) = queue().page("delayed")
-    assert (job.id, job.delay, job.data) == ("a", 60_000, {"email": "ada@example.org", "name": "Ada", "timestamp": 7})
-    with pytest.raises(PySparkException, match="got no column `runAt`, only: `email`, `name`, `Delay`, "):
-        bull.write(frame, delivery=delivery, jobColumns="runAt")
+    assert open_queue("types").page("wait")[0].data_text == f"{{{found}}}"
 
 
 @pytest.mark.parametrize(("protocol", "delivery"), [("bull", "exactly-once"), ("bullmq", "at-least-once")])
-def test_rows_with_the_same_values_become_one_job(bull: Bull, queue: Queue, protocol: str, delivery: str) -> None:
+def test_rows_with_the_same_values_become_one_job(
+    bull: Bull, open_queue: OpenQueue, protocol: str, delivery: str
+) -> None:
     frame = bull.spark.range(0, 100, 1, 2).selectExpr("id AS n", "concat('to ', id % 60) AS to", "id % 2 AS kind")
     bull.write(frame, protocol=protocol, delivery=delivery, uniqueBy="to,KIND")
-    ours = queue(protocol=protocol)
+    ours = open_queue(protocol=protocol)
     assert ours.counts()["wait"] == 60
     assert ours.deduplication_job_id('["to 7",1]') is not None
     assert {job.deduplication_id for job in ours.page("wait")} == {f'["to {n}",{n % 2}]' for n in range(60)}
@@ -133,34 +106,20 @@ def test_rows_with_the_same_values_become_one_job(bull: Bull, queue: Queue, prot
     assert [(w.jobs, w.added, w.duplicates, w.deduplicated) for w in writes] == [(100, 60, 0, 40), (100, 0, 0, 100)]
 
 
-def test_a_column_and_an_option_set_deduplication_ids_and_their_rule(bull: Bull, queue: Queue) -> None:
-    frame = bull.spark.sql("""
-        SELECT named_struct('n', n) AS data, named_struct('id', id, 'ttl', ttl, 'replace', true) AS deduplication,
-               3600000L AS delay
-        FROM VALUES (1, 'a', 5000L), (2, 'a', NULL), (3, 'b', NULL), (4, NULL, NULL) AS rows(n, id, ttl)
-    """).coalesce(1)
-    with pytest.raises(PySparkException, match="row 3: expected `deduplication` to have an `id`"):
-        bull.write(frame)
-    rule = json.dumps({"ttl": 9000, "extend": True})
-    bull.write(frame.where("data.n < 4"), deduplication=rule)
-    jobs = queue().page("delayed")
-    assert sorted(numbers(jobs)) == [2, 3]
-    assert {job.parsed("opts")["de"]["ttl"] for job in jobs} == {9000}
-    assert [(w.jobs, w.added, w.deduplicated) for w in queue().writes()] == [(3, 3, 0)]
-
-
 @each_delivery
-def test_a_version_is_written_once_to_each_queue_of_a_queue_column(bull: Bull, queue: Queue, delivery: str) -> None:
+def test_a_version_is_written_once_to_each_queue_of_a_queue_column(
+    bull: Bull, open_queue: OpenQueue, delivery: str
+) -> None:
     frame = bull.spark.range(0, 30, 1, 2).selectExpr("named_struct('n', id) AS data", "concat('q', id % 2) AS queue")
     for version, jobs in [(3, 15), (3, 15), (2, 15), (4, 30)]:
         bull.write(frame, None, txnAppId="nightly", txnVersion=version, delivery=delivery)
-        assert [queue(f"q{n}").counts()["wait"] for n in range(2)] == [jobs, jobs]
+        assert [open_queue(f"q{n}").counts()["wait"] for n in range(2)] == [jobs, jobs]
     # Each queue has its own watermark.
     bull.write(frame.withColumn("queue", f.lit("q2")), None, txnAppId="nightly", txnVersion=4, delivery=delivery)
-    assert [queue(f"q{n}").counts()["wait"] for n in range(3)] == [30, 30, 30]
-    assert sorted(numbers(queue("q1").page("wait"))) == sorted([*range(1, 30, 2)] * 2)
+    assert [open_queue(f"q{n}").counts()["wait"] for n in range(3)] == [30, 30, 30]
+    assert sorted(numbers(open_queue("q1").page("wait"))) == sorted([*range(1, 30, 2)] * 2)
     bull.write(frame, "over", delivery=delivery)
-    assert queue("over").counts()["wait"] == 30
+    assert open_queue("over").counts()["wait"] == 30
 
 
 def test_an_error_in_the_query_leaves_no_job_visible(bull: Bull, client: Redis) -> None:
@@ -175,17 +134,17 @@ def test_an_error_in_the_query_leaves_no_job_visible(bull: Bull, client: Redis) 
     assert not any(client.pttl(key) == -1 for key in client.scan_iter(match=f"{prefix}:*"))
 
 
-def test_auto_uses_the_dialect_of_the_queue(bull: Bull, queue: Queue, client: Redis) -> None:
-    queue(protocol="bull").add({"n": -1})
+def test_auto_uses_the_dialect_of_the_queue(bull: Bull, open_queue: OpenQueue, client: Redis) -> None:
+    open_queue(protocol="bull").add({"n": -1})
     bull.write(frame_of(bull, 3, 1))
-    assert numbers(queue(protocol="bull").page("wait")) == [-1, 0, 1, 2]
+    assert numbers(open_queue(protocol="bull").page("wait")) == [-1, 0, 1, 2]
     assert not client.exists(f"{bull.options['prefix']}:q:events")
 
 
-def test_an_empty_write_creates_no_queue(bull: Bull, queue: Queue, client: Redis) -> None:
+def test_an_empty_write_creates_no_queue(bull: Bull, open_queue: OpenQueue, client: Redis) -> None:
     bull.write(frame_of(bull, 0))
     assert not [key for key in client.scan_iter(f"{bull.options['prefix']}:*") if b":spark" not in key]
-    assert [(record.jobs, record.state) for record in queue().writes()] == [(0, "finished")]
+    assert [(record.jobs, record.state) for record in open_queue().writes()] == [(0, "finished")]
 
 
 def test_a_catalog_table_is_an_error_with_advice(bull: Bull) -> None:
@@ -243,67 +202,54 @@ rows = spark.range(0, 1000, 1, 1).mapInArrow(wrong_at_the_end, "n LONG, delay LO
 
 
 @pytest.mark.usefixtures("forked_python")
-def test_a_task_that_dies_is_retried_without_loss(bull: Bull, queue: Queue) -> None:
+def test_a_task_that_dies_is_retried_without_loss(bull: Bull, open_queue: OpenQueue) -> None:
     program = [sys.executable, "-c", RETRIED, bull.options["url"], bull.options["prefix"]]
     ran = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    assert sorted(numbers(queue("exactly-once").page("wait"))) == list(range(6_000))
-    assert set(numbers(queue("at-least-once").page("wait"))) == set(range(6_000))
+    assert sorted(numbers(open_queue("exactly-once").page("wait"))) == list(range(6_000))
+    assert set(numbers(open_queue("at-least-once").page("wait"))) == set(range(6_000))
     # With a callback, jobs have ids that a repeated task gives again.
-    assert sorted(numbers(queue("members").page("wait"))) == list(range(1_000))
+    assert sorted(numbers(open_queue("members").page("wait"))) == list(range(1_000))
 
 
 # streams
 
 
 @each_delivery
-def test_a_stream_writes_each_row_once_over_restarts(queue: Queue, files: Files, delivery: str) -> None:
+def test_a_stream_writes_each_row_once_over_restarts(open_queue: OpenQueue, files: Files, delivery: str) -> None:
     for number in range(3):
         files.put(*range(number * 100, number * 100 + 100))
     files.write(files.rows().selectExpr(DATA), delivery=delivery)
     files.put(*range(300, 400))
-    with queue() as written, written.events(timeout_s=0) as events:
+    with open_queue() as written, written.events(timeout_s=0) as events:
         files.write(files.rows().selectExpr(DATA), delivery=delivery, events="ends")
         assert list(events) == []
-    assert sorted(numbers(queue().page("wait"))) == list(range(400))
-    assert [write.version for write in queue().writes()] == [0, 1, 2, 3]
+    assert sorted(numbers(open_queue().page("wait"))) == list(range(400))
+    assert [write.version for write in open_queue().writes()] == [0, 1, 2, 3]
     shutil.rmtree(files.checkpoint)
     files.write(files.rows().selectExpr(DATA), delivery=delivery)
-    assert queue().counts()["wait"] == 800, "a new checkpoint is not a new query"
+    assert open_queue().counts()["wait"] == 800, "a new checkpoint is not a new query"
 
 
-def test_a_repeated_batch_adds_nothing_also_to_several_queues(queue: Queue, files: Files) -> None:
+def test_a_repeated_batch_adds_nothing_also_to_several_queues(open_queue: OpenQueue, files: Files) -> None:
     files.write_with_a_repetition(100, lambda: files.rows().selectExpr(DATA, "concat('q', n % 2) AS queue"), None)
     for odd in range(2):
-        assert sorted(numbers(queue(f"q{odd}").page("wait"))) == list(range(odd, 300, 2))
+        assert sorted(numbers(open_queue(f"q{odd}").page("wait"))) == list(range(odd, 300, 2))
 
 
-def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, queue: Queue) -> None:
+def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, open_queue: OpenQueue) -> None:
     """Spark creates one writer for the tasks of a batch, and another one for its commit."""
     schema = StructType().add("n", "long")
     options = {**bull.options, "queue": "q"}
     written = write_sink(options, schema, False, is_stream=True).write(
         iter([pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int64())})])
     )
-    clock = queue().handle.connection
+    clock = open_queue().handle.connection
     after_tasks = clock.now_ms()
     wait_until(lambda: clock.now_ms() > after_tasks, "the next millisecond")
     write_sink(options, schema, False, is_stream=True).commit([written], 0)
-    (record,) = queue().writes()
+    (record,) = open_queue().writes()
     assert record.started_on <= after_tasks < record.finished_on
-
-
-def test_for_each_batch_is_idempotent_with_the_batch_id_as_version(bull: Bull, queue: Queue, files: Files) -> None:
-    files.put(*range(50))
-
-    def twice(rows: DataFrame, batch_id: int) -> None:
-        jobs = rows.selectExpr("named_struct('n', n) AS data")
-        for _ in range(2):
-            bull.write(jobs, txnAppId="for-each", txnVersion=batch_id)
-
-    writer = files.rows().writeStream.foreachBatch(twice).option("checkpointLocation", str(files.checkpoint))
-    writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
-    assert sorted(numbers(queue().page("wait"))) == list(range(50))
 
 
 def test_a_stream_refuses_overwrite_and_transaction_options(bull: Bull, files: Files, tmp_path: Path) -> None:
@@ -316,18 +262,18 @@ def test_a_stream_refuses_overwrite_and_transaction_options(bull: Bull, files: F
         writer.option("checkpointLocation", str(tmp_path / "two")).start().awaitTermination(PATIENCE_S)
 
 
-def test_the_jobs_of_a_write_carry_the_trace_context_that_it_is_given(bull: Bull, queue: Queue) -> None:
+def test_the_jobs_of_a_write_carry_the_trace_context_that_it_is_given(bull: Bull, open_queue: OpenQueue) -> None:
     context = '{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}'
     frame = bull.spark.sql("""
         SELECT named_struct('n', 1) AS data, NULL AS opts
         UNION ALL SELECT named_struct('n', 2), '{"telemetry": {"omitContext": true}}'
     """)
     bull.write(frame, telemetry=context)
-    opts = {job.data["n"]: job.opts for job in queue().page("wait")}
+    opts = {job.data["n"]: job.opts for job in open_queue().page("wait")}
     assert opts[1]["tm"] == context
     assert ("tm" in opts[2], opts[2]["omc"]) == (False, True)
     bull.write(frame_of(bull, 1), "without", telemetry="{}")
-    assert "tm" not in queue("without").page("wait")[0].opts
+    assert "tm" not in open_queue("without").page("wait")[0].opts
     with pytest.raises(PySparkException, match="expected `telemetry` to be a JSON object"):
         bull.write(frame_of(bull, 1), telemetry="")
     with pytest.raises(PySparkException, match="jobs of bull carry no trace context"):

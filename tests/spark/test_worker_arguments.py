@@ -56,8 +56,9 @@ GIVEN: dict[str, Any] = {
     "events": "ends",
     "guards": GUARD,
 }
-#: Arguments that a UDF does not support; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
-FUNCTIONS_ONLY = {"concurrency": 5, "setup": 5, "extend_timeout_on_progress": True}
+#: Arguments that test_worker.py and unit/run/worker/test_worker_options.py refuse for a UDF; for their effects, see
+#: conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
+FUNCTIONS_ONLY = ("concurrency", "setup", "extend_timeout_on_progress")
 #: Arguments whose effects conformance/test_chunks.py shows; test_worker.py the effects of `env`, `max_started` and
 #: `retry`, test_shards.py the effect of `shards`, test_elastic_slots.py the effect of `target_wait_s`,
 #: conformance/test_follow_ups.py the effect of `dead_letter_queue`.
@@ -137,14 +138,6 @@ def live(spark: SparkSession, client: Redis, url: str, prefix: str) -> Life:
     return Life(queue, client, worker, stalled_job, slow_job, values, shown.getvalue())
 
 
-def udf() -> Any:
-    @f.pandas_udf("string")
-    def process(kind: pd.Series) -> pd.Series:
-        return kind
-
-    return process
-
-
 def has_slots(life: Life) -> bool:
     return life.client.hlen(life.queue.handle.keys.slots(life.worker.id)) == 2
 
@@ -192,12 +185,6 @@ def test_each_argument_has_an_effect(life: Life) -> None:
     assert not without, (
         f"stalled: {life.stalled.failed_reason}, slow: {life.slow.failed_reason}, completed: {life.completed}"
     )
-
-
-def test_arguments_without_an_effect_are_refused(spark: SparkSession, redis_url: str) -> None:
-    for argument, value in FUNCTIONS_ONLY.items():
-        with pytest.raises(OptionError, match=f"`{argument}` has no effect"):
-            Worker(spark, "q", udf(), url=redis_url, payload_schema="kind STRING", **{argument: value})
 
 
 def test_telemetry_that_cannot_be_sent_is_refused(spark: SparkSession, redis_url: str) -> None:

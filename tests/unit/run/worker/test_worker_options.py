@@ -72,6 +72,7 @@ A_RANGE = r"`slots` to be a positive integer, or the least and the largest numbe
         (of_frames, {"chunk_size": 5, "min_chunk": 6}, "`min_chunk` to be at most `chunk_size`"),
         (of_a_job, {"promoter": False, "check_ms": 2}, "`check_ms`"),
         (of_frames, {"extend_timeout_on_progress": True}, "`extend_timeout_on_progress`"),
+        (udf, {"extend_timeout_on_progress": True}, "`extend_timeout_on_progress` has no effect"),
         *((of_a_job, {"slots": slots}, A_RANGE) for slots in ((4, 1), (0, 0), "1-", (1, 2, 3), 1.5)),
         (of_a_job, {"slots": (1, 4), "target_wait_s": 0}, "`target_wait_s` to be a number > 0"),
         (of_a_job, {"slots": 4, "target_wait_s": 30}, r"has no effect without a range of `slots`, such as \(1, 40\)"),

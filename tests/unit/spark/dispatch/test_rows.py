@@ -246,14 +246,15 @@ def test_times_become_whole_milliseconds(moment: datetime, ms: int) -> None:
 
 def test_null_fields_of_option_structs_are_dropped() -> None:
     backoff, keep = struct(type=STRING, delay=INT, jitter=DOUBLE), struct(age=INT, count=INT)
-    schema = struct(data=STRING, backoff=backoff, removeOnFail=keep, opts=struct(kl=INT, x=STRING))
-    rows = read(
-        schema, [("{}", {"type": "fixed", "delay": 5}, {"count": 3}, {"kl": 5}), (' {"a":  1.50} ', *[None] * 3)]
-    )
+    rule = struct(id=STRING, ttl=LONG, replace=BOOLEAN)
+    schema = struct(data=STRING, backoff=backoff, removeOnFail=keep, opts=struct(kl=INT, x=STRING), deduplication=rule)
+    first = ("{}", {"type": "fixed", "delay": 5}, {"count": 3}, {"kl": 5}, {"id": "a", "replace": True})
+    rows = read(schema, [first, (' {"a":  1.50} ', *[None] * 4)])
     assert rows["data"] == ["{}", ' {"a":  1.50} ']
     assert rows["opts"] == ['{"kl":5}', None]
     assert rows["backoff"] == [{"type": "fixed", "delay": 5}, None]
     assert rows["removeOnFail"] == [{"count": 3}, None]
+    assert rows["deduplication"] == [{"id": "a", "replace": True}, None]
 
 
 def test_a_large_batch_is_cut_into_slices_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
