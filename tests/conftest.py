@@ -281,9 +281,13 @@ def node_packages() -> None:
     need_node()
 
 
+@cache
 def need_node() -> None:
-    version = _node_version()
-    need(version and version >= NODE_MAJOR, f"needs Node.js {NODE_MAJOR} or newer, found {version or 'none'}")
+    """Skips the test, or fails it in CI, without Node and its packages."""
+    node = shutil.which("node")
+    found = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout if node else ""
+    version = int(found.lstrip("v").partition(".")[0] or 0)
+    need(version >= NODE_MAJOR, f"needs Node.js {NODE_MAJOR} or newer, found {version or 'none'}")
     need((NODE_DIRECTORY / "node_modules").is_dir(), "needs the Node packages: run `npm ci` in tests/node")
 
 
@@ -335,14 +339,6 @@ def steps(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: s
     nodes = (node(peer.alias, prefix=prefixes[0]), node(peer.alias, prefix=prefixes[1]))
     with closing(Steps(peer, nodes, prefixes, client, redis_url)) as steps:
         yield steps
-
-
-@cache
-def _node_version() -> int | None:
-    if not (node := shutil.which("node")):
-        return None
-    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
-    return int(version.lstrip("v").partition(".")[0] or 0)
 
 
 @cache

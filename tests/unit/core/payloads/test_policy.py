@@ -45,6 +45,15 @@ def root() -> Iterator[str]:
         system.rm("/spark-bull-tests", recursive=True)
 
 
+def unreadable(
+    policy: PayloadPolicy, text: str, said: str, keys: QueueKeys = MAIL, of: str = "data"
+) -> PayloadUnreadable:
+    """The error of a text of job 7 that does not open."""
+    with pytest.raises(PayloadUnreadable, match=said) as found:
+        policy.opened(keys, of, "7", text)
+    return found.value
+
+
 def objects() -> list[str]:
     return sorted(found.path for found in found_in(ROOT, "bull/mail"))
 
@@ -114,20 +123,16 @@ def test_a_payload_of_a_shard_opens_in_another_one_and_in_no_other_queue_or_fiel
         kept = policy.sealed(shard, "data", text, "1")
         assert policy.opened(QueueKeys("mail{1}", "bull"), "data", "7", kept) == text
         for queue, prefix in (("news", "bull"), ("mail", "other")):
-            with pytest.raises(PayloadUnreadable, match=f"expected `data` of job 7 of queue {queue} to"):
-                policy.opened(QueueKeys(queue, prefix), "data", "7", kept)
-        with pytest.raises(
-            PayloadUnreadable, match="expected `returnvalue` of job 7 of queue mail to open with key 'a'"
-        ):
-            policy.opened(MAIL, "returnvalue", "7", kept)
+            unreadable(policy, kept, f"expected `data` of job 7 of queue {queue} to", QueueKeys(queue, prefix))
+        said = "expected `returnvalue` of job 7 of queue mail to open with key 'a'"
+        unreadable(policy, kept, said, of="returnvalue")
 
 
 def test_a_path_outside_of_the_folder_of_the_queue_is_not_read(root: str) -> None:
     policy = PayloadPolicy((), root, 0)
     for path in ("../../etc/passwd", "bull/mail/../x", "bull/news/" + "0" * 64, "/etc/passwd", 7, None):
         forged = json.dumps({"$stored": {"v": 1, "path": path, "size": 1, "sha256": "0" * 64}}, separators=(",", ":"))
-        with pytest.raises(PayloadUnreadable, match="be an object in the folder bull/mail/ of `offloadTo`, got path"):
-            policy.opened(MAIL, "data", "7", forged)
+        unreadable(policy, forged, "be an object in the folder bull/mail/ of `offloadTo`, got path")
         assert policy.paths(MAIL, [forged]) == set()
 
 
@@ -136,15 +141,9 @@ def test_objects_that_are_gone_or_changed_are_named(root: str) -> None:
     kept = policy.sealed(MAIL, "data", LARGE, "1")
     (path,) = objects()
     fsspec.filesystem("memory").pipe_file(f"/spark-bull-tests/{path}", b"{}")
-    with pytest.raises(
-        PayloadUnreadable, match=f"expected `data` of job 7 of queue mail to be the object {path}.*other"
-    ):
-        policy.opened(MAIL, "data", "7", kept)
+    unreadable(policy, kept, f"expected `data` of job 7 of queue mail to be the object {path}.*other")
     policy.delete([path])
-    with pytest.raises(
-        PayloadUnreadable, match=f"job 7 of queue mail to be the object {path} in `offloadTo`, which is gone"
-    ):
-        policy.opened(MAIL, "data", "7", kept)
+    unreadable(policy, kept, f"job 7 of queue mail to be the object {path} in `offloadTo`, which is gone")
 
 
 def test_an_error_of_the_file_system_is_named_without_its_message_and_may_pass(
@@ -161,12 +160,9 @@ def test_an_error_of_the_file_system_is_named_without_its_message_and_may_pass(
         monkeypatch.setattr(type(fsspec.filesystem("memory")), name, refuse)
     with pytest.raises(PayloadNotStored, match=r"to take the object bull/mail/\w+, got PermissionError: see to its"):
         policy.sealed(MAIL, "data", LARGE, "2")
-    with pytest.raises(
-        PayloadUnreadable, match=f"job 7 of queue mail to be the object {path}, .*: PermissionError$"
-    ) as found:
-        policy.opened(MAIL, "data", "7", kept)
-    assert found.value.may_pass
-    assert pickle.loads(pickle.dumps(found.value)).may_pass
+    error = unreadable(policy, kept, f"job 7 of queue mail to be the object {path}, .*: PermissionError$")
+    assert error.may_pass
+    assert pickle.loads(pickle.dumps(error)).may_pass
 
 
 @pytest.mark.parametrize("step", ["pipe_file", "mv"])

@@ -7,7 +7,6 @@ import json
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -28,116 +27,84 @@ from spark_bull.spark.staging.columns import column_values
 VARIANT = to_arrow_schema(StructType([StructField("v", VariantType())])).field("v")
 
 
-@dataclass(frozen=True)
-class Kind:
-    """An Arrow type, its values, and their expected JSON (`ignore_nulls` is the second argument)."""
-
-    type: pa.DataType
-    values: st.SearchStrategy[Any]
-    json: Callable[[Any, bool], Any]
-    as_name: Callable[[Any], str] | None = None
-
-
-def plain(value: Any, _ignore_nulls: bool) -> Any:
-    return value
-
-
-def number(value: float, _ignore_nulls: bool) -> Decimal | float | None:
-    return value if math.isfinite(value) else None
-
-
-def moment(value: datetime, _ignore_nulls: bool) -> str:
-    # Whole milliseconds, rounded down as Spark does, also before 1970.
-    text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
-    return text + ("Z" if value.tzinfo else "")
-
-
 WITH_ODD_CHARACTERS = st.text(
     st.one_of(st.characters(codec="utf-8"), st.sampled_from('"\\/\x00\x01\n\t\x1f\x7f\u2028'))
 )
 TIMES = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999))
-
-TEXT = Kind(pa.string(), WITH_ODD_CHARACTERS, plain, str)
-INTEGERS = [
-    Kind(kind, st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), plain, str)
-    for kind, bits in ((pa.int8(), 8), (pa.int32(), 32), (pa.int64(), 64))
-]
-SCALARS = [
-    TEXT,
-    *INTEGERS,
-    Kind(pa.bool_(), st.booleans(), plain, lambda value: str(value).lower()),
-    Kind(pa.float64(), st.floats(), number),
-    Kind(pa.float32(), st.floats(width=32), number),
-    Kind(pa.decimal128(20, 6), st.decimals(-(10**13), 10**13, places=6), plain),
-    Kind(pa.decimal128(38, 0), st.decimals(-(10**37), 10**37, places=0), plain),
-    Kind(pa.binary(), st.binary(), lambda value, _: base64.b64encode(value).decode()),
-    Kind(pa.date32(), st.dates(), lambda value, _: value.isoformat(), date.isoformat),
-    Kind(pa.timestamp("us", "UTC"), TIMES.map(lambda value: value.replace(tzinfo=timezone.utc)), moment),
-    Kind(pa.timestamp("us"), TIMES, moment),
-    Kind(pa.large_string(), WITH_ODD_CHARACTERS, plain, str),
-    Kind(pa.large_binary(), st.binary(), lambda value, _: base64.b64encode(value).decode()),
-]
-VOID = Kind(pa.null(), st.none(), plain)
-FIELD_NAMES = st.lists(WITH_ODD_CHARACTERS, max_size=3, unique=True)
-
-
-def nullable(kind: Kind) -> st.SearchStrategy[Any]:
-    return st.none() | kind.values
-
-
-def expected(kind: Kind, value: Any, ignore_nulls: bool) -> Any:
-    return None if value is None else kind.json(value, ignore_nulls)
-
-
-def list_of(item: Kind) -> Kind:
-    return Kind(
-        pa.list_(item.type),
-        st.lists(nullable(item), max_size=4),
-        lambda value, ignore: [expected(item, member, ignore) for member in value],
-    )
-
-
-def map_of(key: Kind, item: Kind) -> Kind:
-    as_name = key.as_name
-    assert as_name
-    return Kind(
-        pa.map_(key.type, item.type),
-        st.lists(st.tuples(key.values, nullable(item)), max_size=4, unique_by=lambda pair: as_name(pair[0])),
-        lambda value, ignore: {as_name(name): expected(item, member, ignore) for name, member in value},
-    )
-
-
-def struct_of(names: list[str], items: list[Kind]) -> Kind:
-    fields = dict(zip(names, items, strict=False))
-    return Kind(
-        pa.struct([pa.field(name, item.type) for name, item in fields.items()]),
-        st.fixed_dictionaries({name: nullable(item) for name, item in fields.items()}),
-        lambda value, ignore: {
-            name: expected(item, value[name], ignore)
-            for name, item in fields.items()
-            if not ignore or value[name] is not None
-        },
-    )
-
-
-KINDS: st.SearchStrategy[Kind] = st.recursive(
-    st.sampled_from(SCALARS),
+#: The values of each type that can name a member of a map.
+NAMES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.string(): WITH_ODD_CHARACTERS,
+    pa.int8(): st.integers(-(2**7), 2**7 - 1),
+    pa.int32(): st.integers(-(2**31), 2**31 - 1),
+    pa.int64(): st.integers(-(2**63), 2**63 - 1),
+    pa.bool_(): st.booleans(),
+    pa.date32(): st.dates(),
+    pa.large_string(): WITH_ODD_CHARACTERS,
+}
+SCALARS: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    **NAMES,
+    pa.float64(): st.floats(),
+    pa.float32(): st.floats(width=32),
+    pa.decimal128(20, 6): st.decimals(-(10**13), 10**13, places=6),
+    pa.decimal128(38, 0): st.decimals(-(10**37), 10**37, places=0),
+    pa.binary(): st.binary(),
+    pa.timestamp("us", "UTC"): TIMES.map(lambda value: value.replace(tzinfo=timezone.utc)),
+    pa.timestamp("us"): TIMES,
+    pa.large_binary(): st.binary(),
+}
+TYPES: st.SearchStrategy[pa.DataType] = st.recursive(
+    st.sampled_from(list(SCALARS)),
     lambda inner: st.one_of(
-        inner.map(list_of),
-        st.builds(map_of, st.sampled_from([kind for kind in SCALARS if kind.as_name]), inner),
-        st.builds(struct_of, FIELD_NAMES, st.lists(inner, min_size=3, max_size=3)),
+        inner.map(pa.list_),
+        st.builds(pa.map_, st.sampled_from(list(NAMES)), inner),
+        st.lists(st.tuples(WITH_ODD_CHARACTERS, inner), max_size=3, unique_by=lambda field: field[0]).map(pa.struct),
     ),
     max_leaves=5,
 )
 
 
+def members(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    """Values of a type, and None."""
+    if pa.types.is_list(kind):
+        return st.none() | st.lists(members(kind.value_type), max_size=4)
+    if pa.types.is_map(kind):
+        pairs = st.tuples(NAMES[kind.key_type], members(kind.item_type))
+        return st.none() | st.lists(pairs, max_size=4, unique_by=lambda pair: name_of(pair[0]))
+    if pa.types.is_struct(kind):
+        return st.none() | st.fixed_dictionaries({field.name: members(field.type) for field in kind})
+    return st.none() | SCALARS[kind]
+
+
+def name_of(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def expected(kind: pa.DataType, value: Any, ignore_nulls: bool) -> Any:
+    """The JSON of a value, as Python would read it."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    if pa.types.is_list(kind):
+        return [expected(kind.value_type, member, ignore_nulls) for member in value]
+    if pa.types.is_map(kind):
+        return {name_of(name): expected(kind.item_type, member, ignore_nulls) for name, member in value}
+    if pa.types.is_struct(kind):
+        fields = [field for field in kind if not ignore_nulls or value[field.name] is not None]
+        return {field.name: expected(field.type, value[field.name], ignore_nulls) for field in fields}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        # Whole milliseconds, rounded down as Spark does, also before 1970.
+        return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")
+    return value.isoformat() if isinstance(value, date) else value
+
+
 @st.composite
-def columns(draw: st.DrawFn) -> tuple[Kind, list[Any]]:
-    kind = draw(KINDS)
-    return kind, draw(st.lists(nullable(kind), max_size=6))
+def columns(draw: st.DrawFn) -> tuple[pa.DataType, list[Any]]:
+    kind = draw(TYPES)
+    return kind, draw(st.lists(members(kind), max_size=6))
 
 
-def parsed(text: str | None, _kind: Kind) -> Any:
+def parsed(text: str | None) -> Any:
     return None if text is None else json.loads(text, parse_float=Decimal, parse_constant=pytest.fail)
 
 
@@ -154,32 +121,32 @@ def alike(found: Any, wanted: Any) -> bool:
     return type(found) in (type(wanted), Decimal if isinstance(wanted, int) else type(wanted), int) and found == wanted
 
 
+OF_LISTS, OF_TEXTS = pa.struct([("a", pa.list_(pa.null()))]), pa.struct([("a", pa.string())])
+OF_NAMES = pa.map_(pa.int64(), pa.string())
+
+
 @settings(max_examples=200)
 @given(column=columns(), ignore_nulls=st.booleans(), before=st.integers(0, 2), after=st.integers(0, 2))
-@example(column=(struct_of([], []), [None, {}]), ignore_nulls=True, before=0, after=0)
-@example(column=(map_of(INTEGERS[2], TEXT), [[(1, "a"), (-2, None)], [], None]), ignore_nulls=True, before=1, after=1)
-@example(column=(VOID, [None, None]), ignore_nulls=True, before=1, after=0)
-@example(column=(list_of(VOID), [[], None, [None, None], []]), ignore_nulls=True, before=1, after=1)
-@example(
-    column=(struct_of(["a"], [list_of(VOID)]), [{"a": []}, None, {"a": None}]), ignore_nulls=False, before=1, after=1
-)
-@example(
-    column=(struct_of(["a"], [TEXT]), [{"a": None}, {"a": "x"}, {"a": None}]), ignore_nulls=True, before=0, after=0
-)
-@example(column=(SCALARS[5], [1e300, 1e-7, 5e-324, -0.0]), ignore_nulls=True, before=0, after=0)
+@example(column=(pa.struct([]), [None, {}]), ignore_nulls=True, before=0, after=0)
+@example(column=(OF_NAMES, [[(1, "a"), (-2, None)], [], None]), ignore_nulls=True, before=1, after=1)
+@example(column=(pa.null(), [None, None]), ignore_nulls=True, before=1, after=0)
+@example(column=(pa.list_(pa.null()), [[], None, [None, None], []]), ignore_nulls=True, before=1, after=1)
+@example(column=(OF_LISTS, [{"a": []}, None, {"a": None}]), ignore_nulls=False, before=1, after=1)
+@example(column=(OF_TEXTS, [{"a": None}, {"a": "x"}, {"a": None}]), ignore_nulls=True, before=0, after=0)
+@example(column=(pa.float64(), [1e300, 1e-7, 5e-324, -0.0]), ignore_nulls=True, before=0, after=0)
 def test_a_column_becomes_the_json_that_python_would_write(
-    column: tuple[Kind, list[Any]], ignore_nulls: bool, before: int, after: int
+    column: tuple[pa.DataType, list[Any]], ignore_nulls: bool, before: int, after: int
 ) -> None:
     kind, values = column
     padding = values[:1] or [None]
-    array = pa.array([*padding * before, *values, *padding * after], kind.type).slice(before, len(values))
-    field = pa.field("data", kind.type)
+    array = pa.array([*padding * before, *values, *padding * after], kind).slice(before, len(values))
+    field = pa.field("data", kind)
     assert is_encodable(field)
 
     texts = to_json(array, field, ignore_nulls=ignore_nulls).to_pylist()
 
     wanted = [expected(kind, value, ignore_nulls) for value in values]
-    found = [parsed(text, kind) for text in texts]
+    found = [parsed(text) for text in texts]
     assert len(found) == len(wanted)
     for one, other in zip(found, wanted, strict=True):
         assert alike(one, other), f"{one!r} for {other!r}"
