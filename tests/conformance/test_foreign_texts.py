@@ -25,7 +25,7 @@ from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.work.claim_batch import frame_table
 from spark_bull.spark.work.udf_runner import UdfRunner
-from tests.support.groups import add, claim, ids_of
+from tests.conformance.groups import add, claim, ids_of
 from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, discover_all

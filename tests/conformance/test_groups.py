@@ -25,7 +25,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.groups import (
+from tests.conformance.groups import (
     ALL_GROUP_KEYS,
     FIVE_AT_ONCE,
     GROUP_KEYS,

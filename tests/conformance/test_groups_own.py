@@ -18,7 +18,7 @@ from spark_bull.core.queue.manage.limits import GROUPS
 from spark_bull.core.queue.monitor.find import exists
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.groups import (
+from tests.conformance.groups import (
     ALL_GROUP_KEYS,
     HOUR_MS,
     TWO_AT_ONCE,

@@ -31,7 +31,6 @@ from spark_bull.ops.cli.programs import check_input
 from spark_bull.ops.cli.tables import as_table
 from tests.integration.conftest import Run
 from tests.support.commands import running_command
-from tests.support.groups import add
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all
@@ -222,7 +221,7 @@ def test_groups_are_limited_paused_resumed_and_listed(run: Run, queue: BullQueue
     run("resume", "mail", "--group", "late")
     assert run.data("limits", "mail", "--group", "ada", "--concurrency", "1")["concurrency"] == 1
     assert run.data("limits", "mail", "--group", "ada")["concurrency"] == 1
-    add(queue, ["ada", "ada"])
+    queue.add_many(NewJob({"tenant": "ada"}) for _ in range(2))
     work(queue.handle, WorkSettings("slot", group=GroupLimits("tenant")), None, 10)
     limits = {"queue": "mail", "group": "ada", "concurrency": 1, "max": 5, "duration_ms": 1_000, "limited_ms": 0}
     given = ("--concurrency", "1", "--max", "5", "--duration", "1s")

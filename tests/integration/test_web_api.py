@@ -31,7 +31,6 @@ from spark_bull.ops.web import queue_access, settings
 from spark_bull.ops.web.api.events import MAX_STREAMS
 from spark_bull.ops.web.bulk_changes import MOST_CHANGES
 from spark_bull.run.slot.slot_report import Failures, SlotReport, SlotStats
-from tests.support.groups import add
 from tests.support.wait import wait_until
 from tests.support.web import READING, WRITE_TOKEN, WRITING, Web, serving
 from tests.support.work_bench import WorkBench, each_dialect, failed_for
@@ -239,7 +238,7 @@ def test_wrong_changes_of_all_begin_nothing(web: Web, queue: BullQueue) -> None:
 
 
 def test_groups_are_listed_limited_paused_and_resumed(web: Web, queue: BullQueue) -> None:
-    add(queue, ["ada", "a/b", "c", "c"])
+    queue.add_many(NewJob({"tenant": name}) for name in ("ada", "a/b", "c", "c"))
     work(queue.handle, WorkSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
     web.ask("PUT", "/queues/mail/groups/a%2Fb/limits", code=204, json={"concurrency": 2}, headers=WRITING)
     web.post("/queues/mail/groups/ada/pause")

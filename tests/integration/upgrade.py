@@ -21,7 +21,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, LocalWorker, NewJob
 from spark_bull.core.model.guards import Guard
-from spark_bull.core.model.limits import WorkSettings
+from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.call.caller import Caller
 from spark_bull.core.queue.dispatch import registration
@@ -30,7 +30,6 @@ from spark_bull.core.queue.work.verbs import guard
 from spark_bull.spark.collect.stream import ResultReader, result_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.dump import read_keys
-from tests.support.groups import THREE_PER_HOUR, TWO_AT_ONCE, settings
 from tests.support.job_order import graph_sink, rows_of
 from tests.support.traffic import Died, calls_of_scripts
 from tests.support.wait import wait_until
@@ -194,15 +193,16 @@ def leave_queues(place: Place) -> None:
     _write(Sink(place.options("sequences", sequenceBy="key"), ROWS), rows)
     bench = place.bench("sequences")
     bench.work(completed(bench.claim(2)))
-    for limits in (TWO_AT_ONCE, THREE_PER_HOUR):
+    for limits in (GroupLimits("tenant", concurrency=2), GroupLimits("tenant", max=3, duration_ms=HOUR_MS)):
+        settings = WorkSettings("slot", lock_ms=HOUR_MS, group=limits)
         bench = place.bench(f"groups-{limits.max or 0}")
         bench.queue.add_many([NewJob({"tenant": tenant}) for tenant in "aaaaabbbbbc"])
-        found = bench.claim(6, work_settings=settings(limits))
+        found = bench.claim(6, work_settings=settings)
         bench.queue.set_group_limit("a", concurrency=1)
         bench.queue.pause_group("c")
         outcomes = Outcomes(found.token)
         outcomes.complete(found.jobs[0].id, "1")
-        bench.work(outcomes, work_settings=settings(limits))
+        bench.work(outcomes, work_settings=settings)
     _write(Sink(place.options("logical", shards="2"), ROWS), _numbers(4))
     place.queue("expiring").add({}, expire_after_ms=1)
     place.queue("closed").add({})

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import pytest
 from pyspark.errors import PySparkException
 
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
 from tests.spark.conftest import Bull, Files
-from tests.support.groups import add
 
 
 @pytest.fixture
 def queue(bull: Bull) -> Iterator[BullQueue]:
     """A queue from which a worker has claimed by groups."""
     with BullQueue("q", **bull.options, protocol="bullmq") as queue:
-        add(queue, ["a", "a", "b"])
+        queue.add_many(NewJob({"tenant": name}) for name in "aab")
         work(queue.handle, WorkSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
         yield queue
 
