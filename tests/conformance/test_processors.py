@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -17,12 +17,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.functions import pandas_udf, udf
 from pyspark.sql.types import StructField, StructType, TimestampType
+from redis import Redis
 
 from spark_bull.core.errors import DelayedError, RateLimitError, ReturnedError
 from spark_bull.core.model.jobs import NewJob, RawJson
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.run.job.job_runner import FunctionRunner
+from spark_bull.run.job.job_runner import FunctionRunner, Runner
 from spark_bull.run.job.outcome_policy import OutcomePolicy
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot import chunk_loop as loop
@@ -198,6 +199,27 @@ def test_a_misbehaving_udf_affects_only_its_own_row(queue: BullQueue) -> None:
     assert by_name(queue, "completed").keys() == {f"after {one}" for one in bad}
 
 
+@each_dialect
+@pytest.mark.parametrize("keeps", [(None, None, None), (None, True, None)])
+def test_results_of_a_udf_are_stored_as_those_of_a_function(
+    queue: BullQueue, open_queue: Callable[..., BullQueue], client: Redis, keeps: Sequence[bool | int | None]
+) -> None:
+    payload = pa.struct([pa.field("n", pa.int64())])
+    runners: list[Runner] = [
+        UdfRunner(lambda n: n, "arrow", payload, pa.int64()),
+        FunctionRunner(lambda job: job.data["n"]),
+    ]
+    stored = []
+    for runner, to in zip(runners, (queue, open_queue("r", protocol=queue.protocol)), strict=True):
+        jobs = zip((0, 7, None), keeps, strict=True)
+        ids = [to.add({"n": n}, remove_on_complete=keep) for n, keep in jobs]
+        with OurWorker(to.handle, runner=runner, chunk_size=3):
+            work_off(to)
+        stored.append([client.hget(to.handle.keys.job(job_id), "returnvalue") for job_id in ids])
+    assert stored[0] == stored[1]
+    assert stored[0][0] == (b"" if queue.protocol == "bull-1" else b"0")
+
+
 @pytest.mark.parametrize("make", [udf, pandas_udf])
 def test_timestamps_of_udfs_are_instants(queue: BullQueue, make: Callable[..., Any]) -> None:
     processor = make(lambda at: at + timedelta(hours=1), TimestampType())
@@ -248,9 +270,16 @@ def test_jobs_are_retried_by_the_rule_for_the_class_of_their_error(queue: BullQu
     }
 
 
-def test_large_return_values_are_settled_in_parts(queue: BullQueue) -> None:
+@pytest.mark.parametrize(
+    "runner",
+    [
+        FunctionRunner(lambda job: "x" * 3_000_000),
+        UdfRunner(lambda job: "x" * 3_000_000, "row", pa.struct([pa.field("name", pa.string())]), pa.string()),
+    ],
+)
+def test_large_return_values_are_settled_in_parts(queue: BullQueue, runner: Runner) -> None:
     queue.add_many(NewJob({"name": str(n)}) for n in range(8))
-    with OurWorker(queue.handle, lambda job: "x" * 3_000_000, chunk_size=8):
+    with OurWorker(queue.handle, runner=runner, chunk_size=8):
         work_off(queue)
     assert len(by_name(queue, "completed")) == 8
 

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import JobTimeout, ProcessorMissing
+from spark_bull.core.model.jobs import RawJson
 from spark_bull.run.job.interrupts import in_this_process, raise_if_interrupted
 from spark_bull.run.job.job_options import timeout_of
 from spark_bull.run.job.running_job import RunningJob
@@ -125,6 +126,22 @@ class Result(NamedTuple):
     job: RunningJob
     value: Any
     error: BaseException | None
+
+
+class Texts(Sequence[Result]):
+    """Results of jobs that have returned JSON texts and have no follow-ups. They can be recorded together."""
+
+    def __init__(self, jobs: Sequence[RunningJob], texts: Sequence[str]) -> None:
+        self.jobs = jobs
+        self.texts = texts
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return Texts(self.jobs[place], self.texts[place])
+        return Result(self.jobs[place], RawJson(self.texts[place]), None)
 
 
 #: Result._make, in a third of its time.

@@ -20,7 +20,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import read_claimed
 from spark_bull.run.job.interrupts import raise_if_interrupted
 from spark_bull.run.job.job_options import keep_of
-from spark_bull.run.job.job_runner import Result
+from spark_bull.run.job.job_runner import Result, Texts
 from spark_bull.run.job.outcomes import Outcome, StatedOutcome, Strategy, failure, outcome_of, stack_of
 from spark_bull.run.job.running_job import RunningJob
 
@@ -77,6 +77,8 @@ BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
 MAX_RETURNVALUE: Final = 2**26
 #: Types of most values. To check an object for being a coroutine takes as long as to encode a short text.
 _NO_COROUTINES: Final = frozenset({RawJson, bool, dict, float, int, list, str, tuple})
+#: The option that says how many completed jobs to keep.
+_KEEP: Final = "removeOnComplete"
 #: What most processors return, as JSON text.
 _NOTHING: Final = "null"
 
@@ -98,6 +100,20 @@ class OutcomePolicy:
     retry: RetryRules = field(default_factory=dict)
     dead_letter_queue: str | None = None
 
+    def record_together(self, outcomes: Outcomes, dialect: Dialect, results: Texts, most_bytes: int) -> bool:
+        """Adds results to the outcomes, as `record` does for each. False: they can't be added together.
+
+        most_bytes: the size of outcomes that are settled together.
+        """
+        jobs, texts = results.jobs, results.texts
+        is_large = outcomes.size + sum(map(len, texts)) > min(most_bytes, MAX_RETURNVALUE)
+        if is_large or not jobs[0].handle.payloads.is_plain or _KEEP in "".join([job.claimed.opts for job in jobs]):
+            return False
+        unwritten = dialect.unwritten_results
+        values = ["" if text in unwritten else text for text in texts] if unwritten else texts
+        outcomes.complete_all([job.claimed.id for job in jobs], values, self.keep_completed)
+        return True
+
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
         """Adds one result to the outcomes. now: time of Redis, ms since 1970. Never raises."""
         job, value, error = result
@@ -115,7 +131,7 @@ class OutcomePolicy:
             except NoReturnValue as no_value:
                 error = no_value
             else:
-                keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
+                keep = keep_of(dialect, claimed.opts, _KEEP, self.keep_completed)
                 outcomes.complete(claimed.id, text, keep)
                 return
         ending = outcome_of(error)

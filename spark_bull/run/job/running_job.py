@@ -27,6 +27,16 @@ _UNSET: Any = object()
 _CREATING: Final = Lock()
 
 
+def begin_together(jobs: Sequence[RunningJob]) -> None:
+    """Sets the start of attempts of jobs of one queue, which have no time limit, to now: see `RunningJob.begin`.
+
+    Parameters:
+      jobs: the jobs.
+    """
+    if jobs and jobs[0]._begun is not None:
+        jobs[0]._begun.update([job.claimed.id for job in jobs])
+
+
 class RunningJob:
     """A claimed job, as a processor receives it. Times are ms since 1970.
 

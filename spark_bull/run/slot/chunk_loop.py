@@ -13,7 +13,7 @@ from spark_bull.core.errors import UnrecoverableError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.outcomes import Claim, ClaimedJob, Outcomes
 from spark_bull.core.queue.work.claim import parts_to_return
-from spark_bull.run.job.job_runner import Result, Runner
+from spark_bull.run.job.job_runner import Result, Runner, Texts
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.queue_calls import SCRIPT_JOBS
 from spark_bull.run.slot.slot_loop import SlotLoop, Turns
@@ -111,6 +111,7 @@ class Recorder:
     def __init__(self, plan: SlotPlan, queue: SlotQueue, token: str) -> None:
         self._queue = queue
         self._token = token
+        self._policy = plan.policy
         self._record = plan.policy.record
         self._dialect = queue.handle.dialect
         self._most_bytes = plan.chunk_bytes
@@ -119,20 +120,28 @@ class Recorder:
         #: Whether a part was filled by the size of its outcomes.
         self.is_large = False
 
-    def add(self, results: Iterable[Result], now: int) -> None:
+    def add(self, results: Sequence[Result], now: int) -> None:
         """Adds outcomes to the last part, or to further ones. now: time of Redis, ms since 1970."""
-        unsettled = self._queue.unsettled
-        with unsettled.recording:
+        with self._queue.unsettled.recording:
+            while isinstance(results, Texts) and results:
+                part = self.part if self._room else self._new_part()
+                fitting = results[: self._room]
+                if not self._policy.record_together(part, self._dialect, fitting, self._most_bytes):
+                    break
+                self._room -= len(fitting)
+                results = results[len(fitting) :]
             for result in results:
-                if not self._room:
-                    self.part = unsettled.new_outcomes(self._token)
-                    self.parts.append(self.part)
-                    self._room = SCRIPT_JOBS
-                part = self.part
+                part = self.part if self._room else self._new_part()
                 self._record(part, self._dialect, result, now)
                 self._room -= 1
                 if part.is_large(self._most_bytes):
                     self._room, self.is_large = 0, True
+
+    def _new_part(self) -> Outcomes:
+        self.part = self._queue.unsettled.new_outcomes(self._token)
+        self.parts.append(self.part)
+        self._room = SCRIPT_JOBS
+        return self.part
 
     def settle(self) -> None:
         """Settles what is recorded."""

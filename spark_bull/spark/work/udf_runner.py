@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +15,9 @@ from pyspark.sql.types import DataType, Row, StructType, VariantVal
 
 from spark_bull.core.errors import JobDamaged, OptionError, PayloadUnreadable, expected
 from spark_bull.core.model.job_json import UNPARSED
-from spark_bull.core.model.jobs import RawJson
 from spark_bull.run.job.job_options import once_only
-from spark_bull.run.job.job_runner import JobExpired, Result, Runner, interrupt, interruptible, new_result, run_bisected
-from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.job.job_runner import JobExpired, Result, Runner, Texts, interrupt, interruptible, run_bisected
+from spark_bull.run.job.running_job import RunningJob, begin_together
 from spark_bull.spark.json.json_text import is_encodable, is_struct, is_variant, to_json
 from spark_bull.spark.json.json_values import array_of_column, array_of_texts, check_type, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
@@ -156,8 +154,7 @@ class UdfRunner(Runner):
         )
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
-        for job in jobs:
-            job.begin(0)
+        begin_together(jobs)
         # After that: when the process is to end, another thread returns jobs that have not begun, and they are lost.
         held = [job for job in jobs if job.claimed.id not in lost] if lost else jobs
         payloads = _Payloads(held, self.payload)
@@ -181,9 +178,9 @@ class UdfRunner(Runner):
             if isinstance(outputs, BaseException):
                 yield [Result(job, None, outputs) for job in part]
             else:
-                yield [*map(new_result, zip(part, outputs, repeat(None)))]
+                yield Texts(part, outputs)
 
-    def _run(self, payloads: _Payloads, jobs: Sequence[RunningJob]) -> list[RawJson | None]:
+    def _run(self, payloads: _Payloads, jobs: Sequence[RunningJob]) -> list[str]:
         """Returns the function's results as JSON text, one per job. Raises what the function raises.
 
         Raises JobCancelled without a call if one of the jobs is cancelled: the others are called in other batches.
@@ -191,8 +188,8 @@ class UdfRunner(Runner):
         for job in jobs:
             if job.cancellation is not None:
                 raise job.cancellation
-        texts = self._texts(jobs, payloads.column(jobs)).to_pylist()
-        return [None if text is None else RawJson(text) for text in texts]
+        texts: list[str] = self._texts(jobs, payloads.column(jobs)).fill_null("null").to_pylist()
+        return texts
 
     def _texts(self, jobs: Sequence[RunningJob], column: pa.Array) -> pa.Array:
         """The function's results as JSON texts, one per payload. Raises what the function raises."""
