@@ -38,10 +38,8 @@ only_bull = pytest.mark.parametrize("bench", ["bull"], indirect=True)
 
 def add_child(bench: WorkBench, parent_id: str, child_id: str = "c") -> None:
     """Adds a child to a job, without going through Node."""
-    keys = bench.handle.keys
     bench.queue.add({}, job_id=child_id)
-    bench.client.hset(keys.job(child_id), mapping={"parentKey": keys.job(parent_id)})
-    bench.client.sadd(keys.children(parent_id), keys.job(child_id))
+    make_child(bench, child_id, parent_id)
 
 
 def make_child(bench: WorkBench, child: str, parent: str, rule: str = "") -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from redis import Redis
 
@@ -15,10 +17,11 @@ from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import find_queues, select_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.round_trips import run
+from tests.support.jobs import HOUR
 from tests.support.work_bench import DIALECTS, Filled, WorkBench, completed, not_bull_1
 from tests.support.writes import register_all
 
-HOUR_MS = 3_600_000
+Open = Callable[..., BullQueue]
 
 
 def fits(bench: WorkBench, **bounds: float) -> bool:
@@ -27,7 +30,7 @@ def fits(bench: WorkBench, **bounds: float) -> bool:
 
 def test_the_length_counts_jobs_that_are_not_active_and_have_not_ended(bench: WorkBench) -> None:
     bench.add(3)
-    bench.add(2, delay=HOUR_MS)
+    bench.add(2, delay=HOUR)
     claim = bench.claim(2)
     bench.claim(1)
     bench.work(completed(claim))
@@ -44,7 +47,7 @@ def test_rates_and_idleness_are_those_of_the_last_minute(bench: WorkBench) -> No
     assert fits(bench, min_finished_per_s=0.05) == known
     assert fits(bench, min_added_per_s=0.05) == bench.bullmq
     assert fits(bench, min_idle_ms=0) == known
-    assert not fits(bench, min_idle_ms=HOUR_MS)
+    assert not fits(bench, min_idle_ms=HOUR)
     assert not fits(bench, min_finished_per_s=1_000)
 
 
@@ -82,9 +85,10 @@ def _new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_next_at", {})
 
 
-def unscanned(redis_url: str, prefix: str) -> Connection:
-    with BullQueue("any", url=redis_url, prefix=prefix, protocol="bull", scan_keys=False) as queue:
-        return queue.handle.connection
+@pytest.fixture
+def unscanned(open_queue: Open) -> Connection:
+    """A connection that finds queues without a scan."""
+    return open_queue("any", "bull", scan_keys=False).handle.connection
 
 
 def scans_of(client: Redis) -> int:
@@ -94,64 +98,64 @@ def scans_of(client: Redis) -> int:
 
 @pytest.mark.parametrize("protocol", DIALECTS)
 def test_a_queue_that_was_written_is_found_without_a_scan(
-    client: Redis, redis_url: str, prefix: str, protocol: str
+    client: Redis, open_queue: Open, unscanned: Connection, prefix: str, protocol: str
 ) -> None:
     for name in ("mail", "sms"):
-        with BullQueue(name, url=redis_url, prefix=prefix, protocol=protocol) as queue:
-            queue.add({})
-    connection, before = unscanned(redis_url, prefix), scans_of(client)
-    assert find_queues(connection, prefix) == ["mail", "sms"]
-    assert select_queues(connection, prefix, ["s*", "absent"]) == ["sms", "absent"]
+        open_queue(name, protocol).add({})
+    before = scans_of(client)
+    assert find_queues(unscanned, prefix) == ["mail", "sms"]
+    assert select_queues(unscanned, prefix, ["s*", "absent"]) == ["sms", "absent"]
     assert scans_of(client) == before
 
 
-def test_a_write_pays_one_command_for_it(client: Redis, redis_url: str, prefix: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", chunk_size=10) as queue:
-        queue.add_many(NewJob({}) for _ in range(100))
-        noted = client.zscore(queue_registry(prefix), "q")
-        client.zadd(queue_registry(prefix), {"q": 1})
-        queue.add_many(NewJob({}) for _ in range(100))
+def test_a_write_pays_one_command_for_it(client: Redis, open_queue: Open, prefix: str) -> None:
+    queue = open_queue(protocol="bullmq", chunk_size=10)
+    queue.add_many(NewJob({}) for _ in range(100))
+    noted = client.zscore(queue_registry(prefix), "q")
+    client.zadd(queue_registry(prefix), {"q": 1})
+    queue.add_many(NewJob({}) for _ in range(100))
     assert noted > 1
     assert client.zscore(queue_registry(prefix), "q") == 1
 
 
 def test_a_queue_of_node_is_found_by_its_keys_and_registered_when_it_is_worked(
-    client: Redis, bench: WorkBench, redis_url: str, prefix: str
+    client: Redis, bench: WorkBench, unscanned: Connection, prefix: str
 ) -> None:
     bench.add(1)
     client.delete(queue_registry(prefix))
     registry._next_at.clear()
-    without = unscanned(redis_url, prefix)
-    assert (find_queues(without, prefix), find_queues(bench.handle.connection, prefix)) == ([], ["q"])
+    assert (find_queues(unscanned, prefix), find_queues(bench.handle.connection, prefix)) == ([], ["q"])
     bench.work(completed(bench.claim()))
-    assert find_queues(without, prefix) == ["q"]
+    assert find_queues(unscanned, prefix) == ["q"]
 
 
 @pytest.mark.parametrize("filled", ["bull"], indirect=True)
-def test_a_promoter_registers_the_queues_that_it_finds(filled: Filled, redis_url: str, prefix: str) -> None:
+def test_a_promoter_registers_the_queues_that_it_finds(
+    filled: Filled, unscanned: Connection, redis_url: str, prefix: str
+) -> None:
     filled.put("delayed", ["1"], delay=1)
     Promoter(redis_url, prefix=prefix, rescue=False).once()
-    assert find_queues(unscanned(redis_url, prefix), prefix) == ["q"]
+    assert find_queues(unscanned, prefix) == ["q"]
 
 
-def test_the_queues_of_a_flow_and_of_follow_ups_are_registered(redis_url: str, prefix: str) -> None:
-    with BullQueue("a", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_flow(FlowJob({}, children=[FlowJob({}, queue="b"), FlowJob({}, queue="c")]))
-    assert find_queues(unscanned(redis_url, prefix), prefix) == ["a", "b", "c"]
+def test_the_queues_of_a_flow_are_registered(open_queue: Open, unscanned: Connection, prefix: str) -> None:
+    open_queue("a", "bullmq").add_flow(FlowJob({}, children=[FlowJob({}, queue="b"), FlowJob({}, queue="c")]))
+    assert find_queues(unscanned, prefix) == ["a", "b", "c"]
 
 
-def test_an_obliterated_queue_leaves_the_registry(client: Redis, redis_url: str, prefix: str) -> None:
+def test_an_obliterated_queue_leaves_the_registry(
+    client: Redis, open_queue: Open, unscanned: Connection, prefix: str
+) -> None:
     """Its name stays for a while, as a process that has noted it may write to it; so does a new one."""
     for name in ("gone", "there", "new"):
-        with BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-            queue.add({})
-            if name != "there":
-                queue.obliterate()
-    connection, old = unscanned(redis_url, prefix), epoch_ms() - FORGET_MS - 1
-    client.zadd(queue_registry(prefix), {"gone": old, "there": old})
-    assert find_queues(connection, prefix) == ["there"]
-    assert {one.queue for one in noted_queues(connection, prefix) if not one.exists} == {"gone", "new"}
-    assert forget_gone(connection, prefix) == 1
+        queue = open_queue(name, "bullmq")
+        queue.add({})
+        if name != "there":
+            queue.obliterate()
+    client.zadd(queue_registry(prefix), dict.fromkeys(("gone", "there"), epoch_ms() - FORGET_MS - 1))
+    assert find_queues(unscanned, prefix) == ["there"]
+    assert {one.queue for one in noted_queues(unscanned, prefix) if not one.exists} == {"gone", "new"}
+    assert forget_gone(unscanned, prefix) == 1
     assert client.zrange(queue_registry(prefix), 0, -1) == [b"there", b"new"]
 
 

@@ -491,11 +491,11 @@ def test_logs_are_read_by_range(filled: Filled) -> None:
     assert filled.queue.logs("2") == []
 
 
-def test_queues_are_found_by_their_keys(client: Redis, redis_url: str, prefix: str) -> None:
+def test_queues_are_found_by_their_keys(client: Redis, open_queue: Callable[..., BullQueue], prefix: str) -> None:
     for name in ("mail-eu", "mail-us", "mail:old", "sms"):
-        with BullQueue(name, url=redis_url, prefix=prefix, protocol="bull") as queue:
-            queue.add({})
-            connection = queue.handle.connection
+        queue = open_queue(name, "bull")
+        queue.add({})
+    connection = queue.handle.connection
     client.zadd(f"{prefix}:ended:completed", {"1": 1})
     client.sadd(f"{prefix}:ended1:failed", "1")
     client.hset(f"{prefix}:parents:7:failed", "child", "reason")

@@ -6,8 +6,7 @@ Jobs are promoted before they are due, so that no test waits; the next job is du
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -135,29 +134,20 @@ def schedule(rhythm: str) -> Schedule:
     return Schedule({"pattern": NOON} if rhythm == NOON else {"every": int(rhythm)}, {"$behaviour": "hang"})
 
 
-@contextmanager
-def with_an_active_job(one: Rounds, first: Schedule) -> Iterator[None]:
-    """A job scheduler in both queues, whose promoted job is active, and whose next one is delayed."""
-    one.make_one_each(first)
-    one.promote()
-    for queue in one.queues.values():
-        one.pair.node.call("process", queue=queue.name, concurrency=1)
-    for queue in one.queues.values():
-        wait_until(lambda queue=queue: queue.counts()["active"] and queue.counts()["delayed"], "the job to be active")
-    yield
-    for queue in one.queues.values():
-        one.pair.node.call("stop", queue=queue.name, force=True)
-
-
 @pytest.mark.parametrize(("first", "changed"), [(NOON, f"{HOUR}"), (f"{HOUR}", NOON), (f"{HOUR}", f"{HOUR}")])
 @each_bullmq
 def test_a_change_while_the_promoted_job_is_active_has_the_effect_of_nodes(
     pair: Pair, peer: Peer, first: str, changed: str
 ) -> None:
     one = Rounds(pair, schedule(first))
-    with with_an_active_job(one, one.schedule):
-        one.make_one_each(schedule(changed))
-        one.assert_alike()
+    one.make_one_each()
+    one.promote()
+    pair.by_node("process", concurrency=1)
+    for queue in one.queues.values():
+        wait_until(lambda queue=queue: queue.counts()["active"] and queue.counts()["delayed"], "the job to be active")
+    one.make_one_each(schedule(changed))
+    one.assert_alike()
+    pair.by_node("stop", force=True)
 
 
 @pytest.mark.parametrize(
@@ -304,26 +294,27 @@ def test_the_defaults_of_the_queue_apply_to_the_jobs(bench: WorkBench, redis_url
 
 
 @not_bull_1
-def test_a_plan_skips_a_time_while_its_unique_job_is_unfinished_and_goes_on(bench: WorkBench, redis_url: str) -> None:
+def test_a_plan_skips_a_time_while_its_unique_job_is_unfinished_and_goes_on(
+    bench: WorkBench, open_queue: Callable[..., BullQueue]
+) -> None:
     """As a plan of resqu: the job of the job scheduler adds a job with a deduplication id."""
 
     def follow_plan(job: RunningJob) -> None:
         job.then(NewJob({"of": job.id}, deduplication=job.data["unique"]), queue="work")
 
-    plans, keys = bench.queue, bench.handle.keys
+    plans, work = bench.queue, open_queue("work", bench.queue.protocol)
     plans.upsert_scheduler("a", every=HOUR, data={"unique": "uid"})
-    with BullQueue("work", url=redis_url, prefix=keys.prefix, protocol=plans.protocol) as work:
-        for number, added in ((1, 1), (2, 0), (3, 0), (4, 1)):
-            if number == 4:
-                (blocking,) = work.page("wait")
-                work.remove(blocking.id)
-            for job in plans.page("delayed"):
-                plans.promote(job.id)
-            with OurWorker(bench.handle, follow_plan):
-                wait_until(lambda number=number: plans.counts()["completed"] == number, "the job of the plan")
-            assert (work.counts()["wait"], len(plans.page("delayed"))) == (1, 1)
-            newest = max(job.id for job in plans.page("completed"))
-            assert [job.data["of"] == newest for job in work.page("wait")] == [bool(added)]
+    for number, added in ((1, 1), (2, 0), (3, 0), (4, 1)):
+        if number == 4:
+            (blocking,) = work.page("wait")
+            work.remove(blocking.id)
+        for job in plans.page("delayed"):
+            plans.promote(job.id)
+        with OurWorker(bench.handle, follow_plan):
+            wait_until(lambda number=number: plans.counts()["completed"] == number, "the job of the plan")
+        assert (work.counts()["wait"], len(plans.page("delayed"))) == (1, 1)
+        newest = max(job.id for job in plans.page("completed"))
+        assert [job.data["of"] == newest for job in work.page("wait")] == [bool(added)]
 
 
 @pytest.mark.parametrize("bench", ["bull-1"], indirect=True)

@@ -222,11 +222,10 @@ def test_a_row_with_a_parent_or_a_failure_policy_is_an_error(bench: WorkBench, o
     assert bench.counts() == {"wait": 1}
 
 
-def test_jobs_of_bull_have_no_sequences(bench: WorkBench, options: Any, redis_url: str) -> None:
+def test_jobs_of_bull_have_no_sequences(options: Any, open_queue: Callable[..., BullQueue]) -> None:
     with pytest.raises(DialectError, match="expected no `sequenceBy`"):
         Sink(options(protocol="bull"), ROWS)
-    with BullQueue("q", url=redis_url, prefix=bench.handle.keys.prefix, protocol="bull") as bull:
-        bull.add({})
+    open_queue(protocol="bull").add({})
     several = options(jobColumns="queue")
     del several["queue"]
     sink = Sink(several, StructType().add("key", StringType()).add("queue", StringType()))

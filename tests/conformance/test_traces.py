@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Thread
 from typing import Any
@@ -33,10 +33,11 @@ from spark_bull.run.job.named_runner import NamedRunner
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.slot import run_slot
 from spark_bull.spark.work.udf_runner import UdfRunner
+from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
-HOUR_MS = 3_600_000
+Open = Callable[..., BullQueue]
 
 each_way = pytest.mark.parametrize("way", ["one by one", "threads", "coroutines"])
 
@@ -70,9 +71,8 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def queue(redis_url: str, prefix: str, recorder: Recorder) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", tracer=recorder.tracer) as queue:
-        yield queue
+def queue(open_queue: Open, recorder: Recorder) -> BullQueue:
+    return open_queue(protocol="bullmq", tracer=recorder.tracer)
 
 
 def opts(queue: BullQueue, job_id: str) -> dict[str, Any]:
@@ -130,17 +130,13 @@ def test_the_span_of_a_call_that_fails_has_the_error(queue: BullQueue, recorder:
     assert [event.name for event in span.events] == ["exception"]
 
 
-def test_jobs_of_bull_and_of_a_queue_without_a_tracer_carry_no_context(
-    redis_url: str, prefix: str, recorder: Recorder
-) -> None:
-    with (
-        BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue,
-        recorder.tracer.start_as_current_span("request"),
-    ):
+def test_jobs_of_bull_and_of_a_queue_without_a_tracer_carry_no_context(open_queue: Open, recorder: Recorder) -> None:
+    queue = open_queue(protocol="bullmq")
+    with recorder.tracer.start_as_current_span("request"):
         assert "tm" not in opts(queue, queue.add({}))
     refusal = "expected no `telemetry` or `tracer`: jobs of bull carry no trace context; leave it out"
     with pytest.raises(DialectError, match=refusal):
-        BullQueue("other", url=redis_url, prefix=prefix, protocol="bull", tracer=recorder.tracer)
+        open_queue("other", "bull", tracer=recorder.tracer)
 
 
 # processing
@@ -200,11 +196,11 @@ def test_an_attempt_that_fails_has_its_error_and_each_attempt_a_span(
 @pytest.mark.parametrize(
     ("error", "way"),
     [
-        (DelayedError(HOUR_MS), "one by one"),
-        (RateLimitError(HOUR_MS), "threads"),
+        (DelayedError(HOUR), "one by one"),
+        (RateLimitError(HOUR), "threads"),
         (ReturnedError(), "coroutines"),
         (WaitingForChildren(), "one by one"),
-        (DelayedError(HOUR_MS), "batch"),
+        (DelayedError(HOUR), "batch"),
         (ReturnedError(), "batch"),
     ],
 )
@@ -259,20 +255,17 @@ def test_jobs_that_a_processor_adds_carry_the_context_of_its_span(
 
 
 def test_attempts_of_jobs_of_bull_begin_a_trace_and_their_follow_ups_carry_no_context(
-    recorder: Recorder, redis_url: str, prefix: str
+    open_queue: Open, recorder: Recorder
 ) -> None:
     def processor(job: RunningJob) -> None:
         job.then(NewJob({}), queue="next")
 
-    with (
-        BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as plain,
-        BullQueue("next", url=redis_url, prefix=prefix, protocol="bull") as following,
-    ):
-        plain.add({})
-        with worker(plain, processor, "one by one", recorder.tracer):
-            wait_until(lambda: plain.counts()["completed"] == 1, "the job")
-        (job,) = following.page("wait")
-        assert "tm" not in job.opts
+    plain, following = open_queue("q", "bull"), open_queue("next", "bull")
+    plain.add({})
+    with worker(plain, processor, "one by one", recorder.tracer):
+        wait_until(lambda: plain.counts()["completed"] == 1, "the job")
+    (job,) = following.page("wait")
+    assert "tm" not in job.opts
     assert recorder.named("process q").parent is None
 
 
@@ -288,11 +281,11 @@ def test_jobs_that_an_untraced_worker_adds_carry_no_context(queue: BullQueue) ->
 
 
 def test_a_job_without_a_context_or_with_a_damaged_one_begins_a_trace(
-    queue: BullQueue, recorder: Recorder, redis_url: str, prefix: str
+    queue: BullQueue, recorder: Recorder, open_queue: Open
 ) -> None:
     carried: list[object] = ["not JSON", "[]", "{}", '{"traceparent":7}', 7]
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as plain:
-        plain.add_many([NewJob({}), *(NewJob({}, opts={"telemetry": {"metadata": one}}) for one in carried)])
+    jobs = [NewJob({}), *(NewJob({}, opts={"telemetry": {"metadata": one}}) for one in carried)]
+    open_queue(protocol="bullmq").add_many(jobs)
     with worker(queue, lambda job: None, "one by one", recorder.tracer):
         wait_until(lambda: queue.counts()["completed"] == 6, "the jobs")
     assert [span.parent for span in recorder.processed] == [None] * 6

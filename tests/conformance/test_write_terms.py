@@ -315,7 +315,7 @@ def test_a_closed_queue_refuses_writers_until_it_is_opened(opened: Open) -> None
     assert roll_forward(queue.handle, "v").added == 3
 
 
-def test_children_and_follow_ups_of_running_jobs_are_added_to_a_closed_queue(opened: Open) -> None:
+def test_children_and_follow_ups_of_running_jobs_are_added_to_a_closed_queue(opened: Open, open_queue: Open) -> None:
     queue = opened()
     queue.add_many(jobs_of(2))
     queue.close_intake()
@@ -330,5 +330,4 @@ def test_children_and_follow_ups_of_running_jobs_are_added_to_a_closed_queue(ope
     with OurWorker(queue.handle, processor):
         wait_until(lambda: queue.counts()["completed"] == 2, "a job and its follow-up to complete")
         wait_until(lambda: queue.counts()["waiting-children"] == 1, "the other job to wait for its child")
-    with BullQueue("children", url=queue._options.url, prefix=queue.handle.keys.prefix) as children:
-        assert children.counts()["wait"] == 1
+    assert open_queue("children").counts()["wait"] == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgpack
@@ -169,14 +169,13 @@ def test_jobs_that_are_gone_have_ended_as_their_events_tell_or_are_lost(bench: W
 @only_bullmq
 @pytest.mark.parametrize("events", ["ends", "none"])
 def test_jobs_that_are_gone_are_lost_if_no_event_tells_of_them(
-    bench: WorkBench, redis_url: str, prefix: str, events: str
+    bench: WorkBench, open_queue: Callable[..., BullQueue], events: str
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", events=events) as queue:
-        quiet = WorkBench(queue, bench.client, bench.twice)
-        write(quiet, "w", [NewJob({"n": n}) for n in range(3)], events=events)
-        ids = list(written_ids(queue.handle, "w"))
-        quiet.work(completed(quiet.claim(1), "7", count=0))
-        queue.remove(ids[1])
+    quiet = WorkBench(open_queue(protocol="bullmq", events=events), bench.client, bench.twice)
+    write(quiet, "w", [NewJob({"n": n}) for n in range(3)], events=events)
+    ids = list(written_ids(quiet.handle, "w"))
+    quiet.work(completed(quiet.claim(1), "7", count=0))
+    quiet.queue.remove(ids[1])
     ends = WrittenEnds(bench.handle, 0, strict=True)
     if events == "ends":
         (end,) = ends.of([ids[0].encode()])
