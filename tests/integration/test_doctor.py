@@ -54,10 +54,6 @@ def only(findings: Iterable[Finding], level: str) -> Finding:
     return finding
 
 
-def repaired(finding: Finding) -> str:
-    return finding.repair.run()
-
-
 # Redis
 
 
@@ -220,7 +216,7 @@ def test_unfinished_writes_are_finished_and_lost_ones_are_reported(queue: BullQu
     handle.connection.call("HSET", handle.keys.write("w"), "startedOn", handle.connection.now_ms() - 61_000)
     found = only(queues.writes(handle), "problem")
     assert (found.found, found.advice) == ("unfinished: 1 write, 3 jobs not added yet: w", "spark-bull recover mail")
-    assert repaired(found) == "finished 1 write"
+    assert found.repair.run() == "finished 1 write"
     assert queue.counts()["wait"] == 3
     assert only(queues.writes(handle), "ok").found == "no unfinished writes"
     register_all(handle, "gone", [[NewJob({})]])
@@ -230,7 +226,7 @@ def test_unfinished_writes_are_finished_and_lost_ones_are_reported(queue: BullQu
     handle.connection.call("HSET", handle.keys.write("cut"), "startedOn", 1)
     lost, unfinished = queues.writes(handle)
     assert (lost.level, lost.found) == ("problem", "lost in Redis after they were registered: 1 write, gone")
-    assert "write cut to queue mail: chunks were gone from Redis" in repaired(unfinished)
+    assert "write cut to queue mail: chunks were gone from Redis" in unfinished.repair.run()
     handle.connection.call("ZREM", handle.keys["open_writes"], "gone")
     broken = only(queues.writes(handle), "problem")
     assert broken.found == "broken, as Redis has lost staged jobs: 1 write, 1 job not added: cut"
@@ -251,7 +247,7 @@ def test_stalled_jobs_are_returned(queue: BullQueue) -> None:
     handle.connection.call("DEL", handle.keys["stalled_check"])
     found = only(queues.stalled(handle), "problem")
     assert found.found == "active without a lock: 1 job, dead; no worker checks for them"
-    assert repaired(found) == "returned 1 stalled job to the queue"
+    assert found.repair.run() == "returned 1 stalled job to the queue"
     assert (queue.counts()["wait"], queue.counts()["active"]) == (2, 1)
     only(queues.stalled(handle), "ok")
 
@@ -267,7 +263,7 @@ def test_returning_stalled_jobs_ends_beside_a_worker_that_checks_first(queue: Bu
             handle.connection.call("SET", handle.keys["stalled_check"], 1, "PX", 20, "NX")
 
     def repair() -> None:
-        assert "stalled job" in repaired(found)
+        assert "stalled job" in found.repair.run()
         done.set()
 
     threads = [threading.Thread(target=target, daemon=True) for target in (check, repair)]
@@ -349,7 +345,7 @@ def test_a_stream_of_events_that_is_too_long_is_trimmed(queue: BullQueue, monkey
     found = only(queues.events(handle), "warning")
     assert "with a maximum of about 1,000" in found.found
     monkeypatch.setattr(event_log, "_TRIMMED", 500)
-    assert re.fullmatch(r"removed (1|2),\d\d\d events", repaired(found))
+    assert re.fullmatch(r"removed (1|2),\d\d\d events", found.repair.run())
     assert 1_000 <= handle.connection.call("XLEN", handle.keys["events"]) < 1_200
     only(queues.events(handle), "ok")
 
@@ -466,7 +462,7 @@ def test_orphaned_jobs_are_removed_and_nothing_else(queue: BullQueue, client: Re
     found = found_by(queue, "orphans")
     assert (found.level, found.found) == ("warning", "in no state, so that no worker gets them: 2 jobs, job-1, job-4")
     assert found_by(queue, "orphans", removes=False).repair is None
-    assert repaired(found) == "removed 2 jobs"
+    assert found.repair.run() == "removed 2 jobs"
     assert client.exists(*kept) == len(kept)
     assert client.exists(keys.job("job-1"), keys.logs("job-1"), keys.deduplication("twin"), keys.job("job-4")) == 0
     assert (client.exists(keys.job("job-3")), sum(queue.counts().values())) == (1, 17)
@@ -498,7 +494,7 @@ def test_orphans_are_found_in_small_portions(queue: BullQueue, client: Redis, mo
     queue.add_many(NewJob({}, job_id=f"job-{n}") for n in range(50))
     for n in range(0, 50, 5):
         client.lrem(queue.handle.keys["wait"], 1, f"job-{n}")
-    assert repaired(found_by(queue, "orphans")) == "removed 10 jobs"
+    assert found_by(queue, "orphans").repair.run() == "removed 10 jobs"
     assert queue.counts()["wait"] == 40
     assert len(list(client.scan_iter(f"{queue.handle.keys.base}job-*"))) == 40
 

@@ -162,12 +162,11 @@ def test_wrong_arguments_are_refused_by_the_constructor(redis_url: str) -> None:
         Rescuer(redis_url, max_stalled=-1)
 
 
-def test_queues_may_be_one_name_or_glob(redis_url: str, prefix: str) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        for queues in ("mail", "m*"):
-            queue.add({}, delay=1)
-            promoter = Promoter(redis_url, queues, prefix=prefix)
-            wait_until(lambda promoter=promoter: promoter.once().promoted, "the job to be promoted")
+def test_queues_may_be_one_name_or_glob(queue: BullQueue, redis_url: str, prefix: str) -> None:
+    for queues in ("mail", "m*"):
+        queue.add({}, delay=1)
+        promoter = Promoter(redis_url, queues, prefix=prefix)
+        wait_until(lambda promoter=promoter: promoter.once().promoted, "the job to be promoted")
 
 
 def test_the_command_with_once_promotes_due_jobs_and_ends(

@@ -204,11 +204,10 @@ def test_a_running_promoter_ages_jobs(queue: BullQueue) -> None:
     assert waiting(queue) == [("late", 1)]
 
 
-def test_jobs_of_bull_do_not_age(redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bull") as queue:
-        queue.add("old", priority=9, timestamp=epoch_ms() - HOUR)
-        with caplog.at_level(logging.WARNING, "spark_bull"):
-            assert aged(queue, after_ms=1) == 0
+@pytest.mark.parametrize("queue", ["bull"], indirect=True)
+def test_jobs_of_bull_do_not_age(queue: BullQueue, caplog: pytest.LogCaptureFixture) -> None:
+    queue.add("old", priority=9, timestamp=epoch_ms() - HOUR)
+    assert aged(queue, after_ms=1) == 0
     assert (
         "expected no `ageing`: bull keeps jobs with a priority among the others, so that they do not age" in caplog.text
     )

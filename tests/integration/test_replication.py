@@ -29,7 +29,6 @@ class Servers:
     """A primary and its replica, and their clients."""
 
     primary: EmbeddedRedis
-    replica: EmbeddedRedis
     client: Redis
     copy: Redis
 
@@ -52,7 +51,7 @@ def started() -> Iterator[Servers]:
         Redis.from_url(primary.url) as client,
         Redis.from_url(replica.url) as copy,
     ):
-        yield Servers(primary, replica, client, copy)
+        yield Servers(primary, client, copy)
 
 
 @pytest.fixture

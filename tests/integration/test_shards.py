@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
@@ -19,6 +20,9 @@ from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import Sink
 
 SHARDS = 3
+ROWS = StructType().add("n", IntegerType())
+#: Runs a command; returns the values that it prints as JSON, or its error.
+Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -32,18 +36,23 @@ def url(servers: list[EmbeddedRedis]) -> str:
     return " ".join(server.url for server in servers)
 
 
-def written(url: str, prefix: str, jobs: int = 4) -> None:
+@pytest.fixture
+def options(url: str, prefix: str) -> dict[str, str]:
+    """The options of a write."""
+    return {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": str(SHARDS)}
+
+
+def write(options: dict[str, str]) -> None:
     """Shards 0 and 1 get two jobs each, and shard 2 none."""
-    options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": str(SHARDS)}
-    for _ in range(jobs // 2):
-        sink = Sink(options, StructType().add("n", IntegerType()))
+    for _ in range(2):
+        sink = Sink(options, ROWS)
         sink.task([{"n": 0}, {"n": 1}])
         sink.commit()
 
 
 @pytest.fixture
-def run(url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., object]:
-    def run(*arguments: str) -> object:
+def run(url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: str) -> Any:
         status = main(["--url", url, "--prefix", prefix, "--json", *arguments])
         out, err = capsys.readouterr()
         return json.loads(out) if status == 0 else err
@@ -51,10 +60,9 @@ def run(url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Callable[.
     return run
 
 
-def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., object]) -> None:
-    written(url, prefix)
+def test_commands_take_all_shards(url: str, prefix: str, options: dict[str, str], run: Run) -> None:
+    write(options)
     counts = run("counts", "mail", "--shards", "auto")
-    assert isinstance(counts, list)
     assert [(row["queue"], row["counts"]["wait"]) for row in counts] == [
         ("mail", 4),
         ("mail{0}", 2),
@@ -70,7 +78,6 @@ def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., obje
     trimmed = sum(part.handle.connection.call("XLEN", part.handle.keys["events"]) for part in parts)
     assert run("trim-events", "mail", "0", "--shards", "3", "--yes") == {"queue": "mail", "removed": trimmed}
     waiting = run("page", "mail", "wait", "--shards", "3")
-    assert isinstance(waiting, list)
     assert [row["queue"] for row in waiting] == ["mail{0}", "mail{0}", "mail{1}"]
     assert (run("page", "mail{0}", "wait"), run("page", "mail{1}", "wait")) == (waiting[:2], waiting[2:])
     updated = run("update", "mail", "--all", "--state", "wait", "--data", "{}", "--shards", "3")
@@ -82,23 +89,21 @@ def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., obje
         "skipped": 0,
         "missing": 0,
     }
-    refused = str(run("drain", "mail", "--shards", "3"))
+    refused = run("drain", "mail", "--shards", "3")
     assert "this deletes all waiting jobs of queue mail: expected a terminal" in refused
     assert run("drain", "mail", "--shards", "3", "--yes") == {"queue": "mail", "removed": 3}
     assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
-    assert "expected `--shards` to be 4, as queue mail has as many shards, got: 3" in str(
-        run("counts", "mail", "--shards", "3")
-    )
-    assert "expected the name of a shard, such as mail{0}, got --shards, which `job` does not take" in str(
-        run("job", "mail", "1", "--shards", "4")
-    )
-    assert "expected --shards with a number" in str(run("reshard", "mail"))
-    for given in (("pause", "none"), ("counts", "mail", "none"), ("doctor", "none")):
-        assert "no such queue: none with shards, such as none{0}" in str(run(*given, "--shards", "4"))
-    assert "such as mail{0}, got --shards, which `serve` does not take: leave it out" in str(
-        run("serve", "--shards", "4")
-    )
-    assert "which `retry` does not take with ids of jobs" in str(run("retry", "mail", "1", "--shards", "4"))
+    for said, *given in (
+        ("expected `--shards` to be 4, as queue mail has as many shards, got: 3", "counts", "mail", "--shards", "3"),
+        ("a shard, such as mail{0}, got --shards, which `job` does not take", "job", "mail", "1", "--shards", "4"),
+        ("expected --shards with a number", "reshard", "mail"),
+        ("no such queue: none with shards, such as none{0}", "pause", "none", "--shards", "4"),
+        ("no such queue: none with shards, such as none{0}", "counts", "mail", "none", "--shards", "4"),
+        ("no such queue: none with shards, such as none{0}", "doctor", "none", "--shards", "4"),
+        ("such as mail{0}, got --shards, which `serve` does not take: leave it out", "serve", "--shards", "4"),
+        ("which `retry` does not take with ids of jobs", "retry", "mail", "1", "--shards", "4"),
+    ):
+        assert said in run(*given)
 
 
 def test_each_command_says_what_it_does_with_shards() -> None:
@@ -126,48 +131,41 @@ def test_events_and_signals_of_all_servers_arrive(url: str, prefix: str, protoco
 
 @pytest.mark.parametrize("shards", ["auto", 3])
 def test_a_promoter_waits_for_the_first_write_and_follows_the_number_of_shards(
-    url: str, prefix: str, run: Callable[..., object], monkeypatch: pytest.MonkeyPatch, shards: int | str
+    options: dict[str, str], run: Run, monkeypatch: pytest.MonkeyPatch, shards: int | str
 ) -> None:
     monkeypatch.setattr(service, "GLOB_S", 0.01)
-    options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "3"}
-    with Promoter(url, ["mail"], prefix=prefix, shards=shards):
-        Sink(options, StructType().add("n", IntegerType())).commit()
+    place = {"url": options["url"], "prefix": options["prefix"]}
+    with Promoter(queues="mail", shards=shards, **place):
+        Sink(options, ROWS).commit()
         for name in ("mail{2}", "mail{3}"):
             if name == "mail{3}":
                 assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
-            part = BullQueue(name, url=url, prefix=prefix, protocol="bullmq")
+            part = BullQueue(name, protocol="bullmq", **place)
             part.add({}, delay=1)
             wait_until(lambda part=part: part.counts()["wait"] == 1, "a job of the shard to be promoted")
             part.drain()
 
 
-def test_an_obliterated_queue_can_get_another_number_of_shards(
-    url: str, prefix: str, run: Callable[..., object]
-) -> None:
-    written(url, prefix)
-    old = Sink(
-        {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "3"},
-        StructType().add("n", IntegerType()),
-    )
+def test_an_obliterated_queue_can_get_another_number_of_shards(options: dict[str, str], run: Run) -> None:
+    write(options)
+    old = Sink(options, ROWS)
     old.task([{"n": 0}])
-    assert "done" in str(run("obliterate", "mail", "--shards", "3", "--yes"))
-    options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "2"}
-    Sink(options, StructType().add("n", IntegerType())).commit()
+    assert "done" in run("obliterate", "mail", "--shards", "3", "--yes")
+    Sink(options | {"shards": "2"}, ROWS).commit()
     with pytest.raises(SparkBullError, match="expected the shards of queue mail to stay as they were"):
         old.commit()
     with pytest.raises(OptionError, match="expected `protocol` to be bullmq, the dialect of the shards of queue mail"):
-        Sink(options | {"protocol": "bull"}, StructType().add("n", IntegerType()))
+        Sink(options | {"shards": "2", "protocol": "bull"}, ROWS)
 
 
-def test_the_servers_stay_in_their_order(servers: list[EmbeddedRedis], prefix: str) -> None:
-    urls = [server.url for server in servers]
-    written(" ".join(urls), prefix)
+def test_the_servers_stay_in_their_order(servers: list[EmbeddedRedis], options: dict[str, str]) -> None:
+    write(options)
+    reverse = " ".join(server.url for server in reversed(servers))
     with pytest.raises(OptionError, match=r"in the same order as before, but number 1, redis.* was number 2 of queue"):
-        written(" ".join(reversed(urls)), prefix)
+        write(options | {"url": reverse})
 
 
-def test_the_options_of_a_row_do_not_bypass_what_shards_refuse(url: str, prefix: str) -> None:
-    options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "3"}
+def test_the_options_of_a_row_do_not_bypass_what_shards_refuse(options: dict[str, str]) -> None:
     sink = Sink(options, StructType().add("data", StringType()).add("opts", StringType()))
     with pytest.raises(OptionError, match="row 0: expected no `priority` with `shards`"):
         sink.task([{"data": "{}", "opts": '{"priority": 3}'}])
@@ -225,10 +223,10 @@ MORE = {
 
 
 def test_commands_take_the_shards_that_are_to_come(
-    url: str, prefix: str, run: Callable[..., object], capsys: pytest.CaptureFixture[str]
+    url: str, prefix: str, options: dict[str, str], run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """During a change of the number of shards, the next ones do not exist yet."""
-    written(url, prefix)
+    write(options)
     with BullQueue("mail{0}", url=url, prefix=prefix) as queue:
         key = queue.handle.keys["shard_layout"]
         queue.handle.connection.script("shards/begin", {"shard_layout": key}, {"next": SHARDS + 2})
@@ -242,6 +240,5 @@ def test_commands_take_the_shards_that_are_to_come(
     assert "mail{0}" in report
     assert "no such queue" not in report
     writes = ran["writes"]
-    assert isinstance(writes, list)
     # Each change of all jobs has a record, also in a shard without jobs.
     assert {row["queue"] for row in writes} == {f"mail{{{n}}}" for n in range(SHARDS + 2)}

@@ -55,10 +55,8 @@ def test_a_job_is_refused_before_those_around_it_are_added(queue: BullQueue, cli
         (FlowJob({}, children=[FlowJob({}, job_id=BAD)]), "jobId"),
         (FlowJob({}, children=[FlowJob({}, BAD)]), "name"),
     ]:
-        if isinstance(job, FlowJob):
-            refused(partial(queue.add_flows, [*(FlowJob({}) for _ in range(600)), job]), name)
-        else:
-            refused(partial(queue.add_many, [*(NewJob({}) for _ in range(600)), job]), name)
+        add = queue.add_flows if isinstance(job, FlowJob) else queue.add_many
+        refused(partial(add, [*(type(job)({}) for _ in range(600)), job]), name)
         assert client.keys(f"{prefix}:*") == []
 
 

@@ -46,10 +46,6 @@ class RunningCommand:
     def lines(self) -> list[str]:
         return self.text.split("\n")[:-1]
 
-    @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
-
     def interrupt(self, number: int = signal.SIGINT) -> int:
         self.send(number)
         return self.wait()

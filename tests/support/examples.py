@@ -367,7 +367,7 @@ def missing_in(printed: str, case: Case) -> list[str]:
     return [text for text in case.prints.split(" ") if text not in printed.replace(" ", "")]
 
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 #: The texts that each notebook prints, in this order: without their spaces, with a space between them.
 PRINTED = {
     "01_dispatch_and_read": (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import socket
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -162,7 +161,7 @@ def published(client: Redis, prefix: str, queue: str) -> Iterator[list[Message]]
     Bull 1 publishes to `<event>@<queue>`, outside every prefix.
     """
     messages: list[Message] = []
-    sentinel = f"{prefix}:{queue}:sentinel:{uuid.uuid4()}"
+    sentinel = f"{prefix}:{queue}:sentinel:{uuid4()}"
     with client.pubsub() as subscription:
         subscription.psubscribe(f"{literal_glob(prefix)}:{literal_glob(queue)}:*", f"*@{literal_glob(queue)}")
         for _ in range(2):

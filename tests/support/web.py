@@ -31,8 +31,8 @@ class Web:
     def get(self, path: str, *, code: int = 200, **parameters: Any) -> Any:
         return self.ask("GET", path, code=code, params=parameters or None, headers=READING).json()
 
-    def post(self, path: str, body: Any = None, *, code: int = 204, headers: dict[str, str] | None = None) -> Any:
-        answer = self.ask("POST", path, code=code, json=body, headers=WRITING | (headers or {}))
+    def post(self, path: str, body: Any = None, *, code: int = 204) -> Any:
+        answer = self.ask("POST", path, code=code, json=body, headers=WRITING)
         return answer.json() if answer.content else None
 
     def ask(self, method: str, path: str, *, code: int, **request: Any) -> httpx.Response:
