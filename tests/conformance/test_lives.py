@@ -98,6 +98,13 @@ KNOWN_SEQUENCES: Sequences = {
             claim(2),
             add(job(priority=1)),
         ],
+        "a job that gets a parent while it is active reports its result to it": [
+            add(job(jobId="c")),
+            claim(1),
+            flow("p", [child("c", "main")]),
+            settle(DONE),
+            claim(1),
+        ],
         "parents in a tree that is removed start before": [
             flow("p", [child("c", "main"), parent("q", [child("d", "other"), child("e", "main")])]),
             managed("remove", "waiting-children"),

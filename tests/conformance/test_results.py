@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -20,9 +20,18 @@ from spark_bull.core.queue.handle.report import add_log
 from tests.support.dump import dump
 from tests.support.traffic import script_work
 from tests.support.wait import wait_until
-from tests.support.work_bench import AT_ONCE, Finisher, column, completed, discover_all, entries, of
+from tests.support.work_bench import (
+    AT_ONCE,
+    DIALECTS,
+    Finisher,
+    column,
+    completed,
+    discover_all,
+    entries,
+    not_bull_1,
+    of,
+)
 
-DIALECTS = ("bull-1", "bull", "bullmq")
 #: A short look-back window that a test can wait for, ms.
 SHORT_MS = 1_000
 #: A worker whose clock is so far ahead stamps jobs in another time slice, with the default window of 60 s.
@@ -31,15 +40,11 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def bench(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[Finisher]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=getattr(request, "param", "bullmq")) as queue:
-        yield Finisher(queue, client, twice=False)
+def bench(request: pytest.FixtureRequest, client: Redis, open_queue: Callable[..., BullQueue]) -> Finisher:
+    return Finisher(open_queue(protocol=getattr(request, "param", "bullmq")), client, twice=False)
 
 
 each_dialect = pytest.mark.parametrize("bench", DIALECTS, indirect=True)
-
-
-not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
 
 
 def private(bench: Finisher) -> dict[str, object]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -167,21 +166,19 @@ class Model:
         assert found - self.ended == Counter()
 
 
-@contextmanager
-def modelled(url: str, client: Redis, prefix: str, protocol: str) -> Iterator[Model]:
-    with BullQueue(uuid4().hex, url=url, prefix=prefix, protocol=protocol) as queue:
-        bench = Finisher(queue, client, twice=False)
-        yield Model(bench, bench.ledger(lookback_ms=LOOKBACK_MS))
-
-
 @pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from([0, 1_200]), st.lists(OPERATIONS, min_size=15, max_size=60))
 def test_each_finish_is_delivered_once(
-    redis_url: str, client: Redis, prefix: str, protocol: str, crowd: int, operations: list[tuple[Any, ...]]
+    open_queue: Callable[..., BullQueue],
+    client: Redis,
+    protocol: str,
+    crowd: int,
+    operations: list[tuple[Any, ...]],
 ) -> None:
-    with modelled(redis_url, client, prefix, protocol) as model:
-        model.put_crowd(crowd)
-        for name, *args in operations:
-            getattr(model, name)(*args)
-        model.check()
+    bench = Finisher(open_queue(uuid4().hex, protocol), client, twice=False)
+    model = Model(bench, bench.ledger(lookback_ms=LOOKBACK_MS))
+    model.put_crowd(crowd)
+    for name, *args in operations:
+        getattr(model, name)(*args)
+    model.check()

@@ -26,10 +26,10 @@ from spark_bull.run.job.running_job import RunningJob
 from tests.support.forked_programs import CONTEXT
 from tests.support.jobs import HOUR
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.work_bench import DIALECTS
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all, stage_all
 
-DIALECTS = ("bull-1", "bull", "bullmq")
 WAITING = ("wait", "paused", "prioritized", "delayed", "waiting-children")
 
 Open = Callable[..., BullQueue]

@@ -124,11 +124,9 @@ def named(flow: Flow, name: str) -> Iterator[tuple[str, str]]:
 class Side:
     """All flows under one prefix."""
 
-    def __init__(self, node: NodePeer, client: Redis, url: str, prefix: str, opened: ExitStack) -> None:
+    def __init__(self, node: NodePeer, client: Redis, prefix: str, open_queue: Callable[..., BullQueue]) -> None:
         self.node, self.client, self.prefix, self.window = node, client, prefix, Window()
-        self.queues = {
-            name: opened.enter_context(BullQueue(name, url=url, prefix=prefix, protocol="bullmq")) for name in QUEUES
-        }
+        self.queues = {name: open_queue(name, "bullmq", prefix=prefix) for name in QUEUES}
         self.jobs: dict[str, list[tuple[str, str]]] = {}
         for name, (flow, _) in FLOWS.items():
             copy = json.loads(json.dumps(flow))
@@ -202,18 +200,17 @@ def test_parents_end_as_with_node_whoever_processes_which_job(
     theirs: NodePeer,
     node: Callable[..., NodePeer],
     client: Redis,
-    redis_url: str,
+    open_queue: Callable[..., BullQueue],
     prefix: str,
     peer: Peer,
     workers: Sequence[str],
     by_node: dict[str, dict[str, Dump]],
 ) -> None:
     def lived(node: NodePeer, prefix: str, workers: Sequence[str]) -> dict[str, Dump]:
-        with ExitStack() as opened:
-            side = Side(node, client, redis_url, prefix, opened)
-            side.live(workers)
-            assert {flow: side.states(flow) for flow in FLOWS} == {flow: states for flow, (_, states) in FLOWS.items()}
-            return side.keys()
+        side = Side(node, client, prefix, open_queue)
+        side.live(workers)
+        assert {flow: side.states(flow) for flow in FLOWS} == {flow: states for flow, (_, states) in FLOWS.items()}
+        return side.keys()
 
     if peer.alias not in by_node:
         by_node[peer.alias] = lived(node(peer.alias, prefix=f"{prefix}:node"), f"{prefix}:node", ["node"] * 3)

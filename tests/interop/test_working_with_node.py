@@ -184,23 +184,6 @@ def test_a_manual_rate_limit_applies_to_workers_with_a_limiter(theirs: NodePeer,
 
 
 @each_bullmq
-def test_a_job_that_gets_a_parent_while_active_reports_its_result_to_it(
-    theirs: NodePeer, queue: BullQueue, prefix: str
-) -> None:
-    queue.add({}, job_id="mon")
-    claim = work(queue.handle, SLOT, None, 1)
-    child = {"name": "mon", "queueName": "q", "data": {}, "opts": {"jobId": "mon"}}
-    theirs.call("flow", flow={"name": "tue", "queueName": "q", "opts": {"jobId": "tue"}, "children": [child]})
-    assert queue.counts()["waiting-children"] == 1
-    outcomes = Outcomes(claim.token)
-    outcomes.complete("mon", '"done"')
-    work(queue.handle, SLOT, outcomes, 0)
-    assert [job.id for job in work(queue.handle, SLOT, None, 1).jobs] == ["tue"]
-    values = theirs.call("invoke", queue="q", jobId="tue", method="getChildrenValues")
-    assert values == {f"{prefix}:q:mon": "done"}
-
-
-@each_bullmq
 def test_a_job_that_gets_a_child_while_active_fails_this_attempt(
     theirs: NodePeer, queue: BullQueue, prefix: str
 ) -> None:
