@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import spark_bull
+from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.requirements import start_query
 from tests.support.fork_server import VARIABLE
 from tests.support.spark_submit import CONF_ARGUMENTS
-from tests.support.wait import PATIENCE_S
+from tests.support.wait import PATIENCE_S, wait_until
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -81,11 +83,6 @@ class Bull:
     def write(self, frame: DataFrame, queue: str | None = "q", **options: object) -> None:
         frame.write.format("bull").options(**self.given(queue, **options)).mode("append").save()
 
-    def view_of(self, name: str, columns: str = "", **options: object) -> None:
-        """Creates a temporary view of the queue `q`."""
-        given = ", ".join(f"{key} '{value}'" for key, value in self.given(**options).items())
-        self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} {columns} USING bull OPTIONS ({given})")
-
 
 def collected(stream: DataFrame, folder: Path) -> list[Row]:
     """Adds the rows that are there to a table in a folder, with availableNow; returns all rows of the table."""
@@ -93,6 +90,24 @@ def collected(stream: DataFrame, folder: Path) -> list[Row]:
     query: Any = start_query(lambda: writer.trigger(availableNow=True).start(str(folder / "rows")))
     assert query.awaitTermination(PATIENCE_S)
     return stream.sparkSession.read.parquet(str(folder / "rows")).collect()
+
+
+def refusal(bull: Bull, frame: DataFrame, queue: str | None = "q", **options: object) -> str:
+    """The message of a write that must fail."""
+    with pytest.raises(PySparkException) as raised:
+        bull.write(frame, queue, **options)
+    return str(raised.value)
+
+
+def work_off(queue: BullQueue) -> dict[str, int]:
+    """Waits until all jobs are completed or failed; returns the counts by state."""
+
+    def ended() -> bool:
+        counts = queue.counts()
+        return sum(counts.values()) == counts["completed"] + counts["failed"]
+
+    wait_until(ended, "all jobs to end")
+    return {state: count for state, count in queue.counts().items() if count}
 
 
 class Files:

@@ -61,7 +61,8 @@ def test_create_table_as_select_is_refused(bull: Bull, queue: BullQueue) -> None
 
 
 def test_writes_within_other_commands_are_not_refused(bull: Bull, queue: BullQueue) -> None:
-    bull.view_of("outbox", "(n BIGINT)")
+    given = ", ".join(f"{name} '{value}'" for name, value in bull.given().items())
+    bull.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW outbox (n BIGINT) USING bull OPTIONS ({given})")
     bull.spark.sql("INSERT INTO outbox SELECT 1L").collect()
     bull.spark.sql("EXECUTE IMMEDIATE 'INSERT INTO outbox SELECT 2L'")
     batches = bull.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, numPartitions=1).load()

@@ -19,6 +19,7 @@ from redis import Redis
 
 import spark_bull
 from spark_bull import BullQueue, Worker
+from spark_bull.core.options.parts import in_snake_case
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.requirements import start_query
@@ -42,8 +43,7 @@ def opening(keeping: dict[str, str]) -> dict[str, str]:
 
 
 def arguments(keeping: dict[str, str]) -> dict[str, Any]:
-    names = {"encryptWith": "encrypt_with", "offloadTo": "offload_to", "offloadAbove": "offload_above"}
-    return {names[name]: value for name, value in keeping.items()}
+    return {in_snake_case(name): value for name, value in keeping.items()}
 
 
 def rows(bull: Bull, count: int = 4) -> DataFrame:

@@ -151,8 +151,6 @@ def test_what_shards_can_not_keep_is_refused(bull: Bull, own_redis: Callable[...
         bull.write(rows.selectExpr("'{}' AS data", "'q' AS queue"), None, shards=SHARDS)
     with pytest.raises(OptionError, match="expected no `limiter` with `shards`: a limit holds within one shard"):
         Worker(bull.spark, "q", echo, shards=SHARDS, limiter={"max": 1, "duration": 1}, **arguments(bull))
-    with pytest.raises(Exception, match=r"with mode=manage: give the name of one shard, such as mail\{0\}, as `queue`"):
-        bull.write(rows.selectExpr("'1' AS id"), None, shards=SHARDS, mode="manage")
     with pytest.raises(Exception, match=r"to have shards, as shards=auto says, found no key of none\{0\}"):
         bull.read("none", shards="auto").count()
     urls = f"{bull.options['url']} {own_redis().url}"

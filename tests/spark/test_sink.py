@@ -41,12 +41,16 @@ def frame_of(bull: Bull, jobs: int, partitions: int = 3) -> DataFrame:
 def test_every_row_is_a_job_and_an_exactly_once_write_keeps_their_order(
     bull: Bull, open_queue: OpenQueue, delivery: str
 ) -> None:
-    bull.write(frame_of(bull, 3_000).repartition(5).orderBy("data.n"), chunkSize=100, delivery=delivery)
+    """The view `writes` has a row of the write."""
+    rows = frame_of(bull, 3_000).repartition(5).orderBy("data.n")
+    bull.write(rows, chunkSize=100, delivery=delivery, txnAppId="nightly", txnVersion=7)
     found = numbers(open_queue().page("wait"))
     assert (found if delivery == "exactly-once" else sorted(found)) == list(range(3_000))
-    (record,) = open_queue().writes()
-    assert (record.state, record.delivery, record.jobs, record.added) == ("finished", delivery, 3_000, 3_000)
-    assert record.duration_ms > 0
+    (row,) = bull.read(view="writes").collect()
+    assert (row.queue, row.state, row.jobs, row.added, row.duplicates) == ("q", "finished", 3_000, 3_000, 0)
+    assert (row.appId, row.version, row.delivery) == ("nightly", 7, delivery)
+    assert row.finishedOn > row.startedOn
+    assert row.durationMs > 0
 
 
 def test_times_are_the_same_in_the_hour_that_the_zone_of_the_session_repeats(bull: Bull) -> None:

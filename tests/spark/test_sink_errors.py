@@ -11,18 +11,11 @@ from redis import Redis
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.queue.bull_queue import BullQueue
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, refusal
 
 OwnRedis = Callable[..., EmbeddedRedis]
 TTL_MS = 3_600_000
 SECRET = "open-sesame"
-
-
-def refusal(bull: Bull, frame: DataFrame, queue: str | None = "q", **options: object) -> str:
-    """The message of a write that must fail."""
-    with pytest.raises(PySparkException) as raised:
-        bull.write(frame, queue, **options)
-    return str(raised.value)
 
 
 def one_row(bull: Bull, columns: str = "'{}' AS data") -> DataFrame:

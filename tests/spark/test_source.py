@@ -32,10 +32,6 @@ def ids(frame: DataFrame) -> list[str]:
     return sorted(row["id"] for row in frame.select("id").collect())
 
 
-def job_key(queue: BullQueue, job_id: str) -> str:
-    return queue.handle.keys.job(job_id)
-
-
 def test_the_schema_is_fixed(bull: Bull) -> None:
     frame = bull.read("nobody")
     assert frame.schema == SCHEMAS["jobs"]
@@ -60,7 +56,7 @@ def test_a_job_is_a_row(bull: Bull, open_queue: OpenQueue, client: Redis, protoc
         "stacktrace": '["Error: no paper"]',
         "returnvalue": "null",
     }
-    client.hset(job_key(mine, "1"), mapping=fields)
+    client.hset(mine.handle.keys.job("1"), mapping=fields)
     rows = {row["id"]: row for row in bull.read().collect()}
 
     row = rows["1"]
@@ -169,7 +165,7 @@ def test_a_reused_frame_reads_the_queue_again(bull: Bull, open_queue: OpenQueue,
     mine.add_many([NewJob(n) for n in range(100)])
     assert frame.count() == 100
     mine.add_many([NewJob(n) for n in range(100)])
-    client.delete(job_key(mine, "7"))
+    client.delete(mine.handle.keys.job("7"))
     assert frame.count() == 199
     assert ids(frame) == sorted(str(n) for n in range(1, 201) if n != 7)
 
@@ -247,15 +243,6 @@ def test_the_view_stats_has_a_row_per_queue_and_name(bull: Bull, open_queue: Ope
     assert (rows["b", "send"].addedPerSecond, rows["b", "send"].addedOverMs) == (4 / 3_600, 3_600_000)
     assert rows["b", None].oldestWaitingMs >= 0
     assert not rows["b", None].isEstimate
-
-
-def test_the_view_writes_has_a_row_per_write(bull: Bull) -> None:
-    bull.write(bull.spark.range(10).selectExpr("CAST(id AS STRING) AS data"), txnAppId="nightly", txnVersion=7)
-    (row,) = bull.read(view="writes").collect()
-    assert (row["queue"], row["state"], row["jobs"], row["added"], row["duplicates"]) == ("q", "finished", 10, 10, 0)
-    assert (row["appId"], row["version"], row["delivery"]) == ("nightly", 7, "exactly-once")
-    assert row["finishedOn"] >= row["startedOn"]
-    assert row["durationMs"] >= 0
 
 
 def test_the_view_logs_has_a_row_per_line(bull: Bull, open_queue: OpenQueue, client: Redis) -> None:

@@ -37,6 +37,7 @@ from spark_bull.run.slot.slot_queue import IDLE_S
 from spark_bull.run.slot.slot_report import MOST
 from spark_bull.run.worker.slot_group import SlotGroup
 from spark_bull.spark.platform.capabilities import CAPABILITIES
+from tests.spark.conftest import work_off
 from tests.support.wait import PATIENCE_S, interrupt_in, wait_until
 
 Start = Callable[..., Worker]
@@ -57,17 +58,6 @@ def start(spark: SparkSession, queue: BullQueue, redis_url: str, prefix: str) ->
     yield start
     for worker in started:
         worker.stop(PATIENCE_S)
-
-
-def work_off(queue: BullQueue) -> dict[str, int]:
-    """Waits until all jobs are completed or failed; returns the counts by state."""
-
-    def ended() -> bool:
-        counts = queue.counts()
-        return not sum(count for state, count in counts.items() if state not in ("completed", "failed"))
-
-    wait_until(ended, "all jobs to end")
-    return {state: count for state, count in queue.counts().items() if count}
 
 
 def by_n(queue: BullQueue, state: str) -> dict[Any, Any]:

@@ -23,6 +23,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.options.parts import Options, options_in
 from spark_bull.core.options.table import WorkOptions
+from tests.spark.conftest import work_off
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
 
@@ -128,12 +129,7 @@ def live(spark: SparkSession, client: Redis, url: str, prefix: str) -> Life:
         backoff = {"type": "mine"}
         queue.add_many(NewJob({"kind": "bad", "n": n}, attempts=3, backoff=backoff) for n in range(2))
         queue.resume()
-
-        def over() -> bool:
-            counts = queue.counts()
-            return not sum(count for state, count in counts.items() if state not in ("completed", "failed"))
-
-        wait_until(over, "all jobs to end")
+        work_off(queue)
     values = [job.parsed("returnvalue") for job in queue.page("completed")]
     return Life(queue, client, worker, stalled_job, slow_job, values, shown.getvalue())
 

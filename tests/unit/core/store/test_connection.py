@@ -34,6 +34,10 @@ def settings(**options: str) -> RedisSettings:
     return parse_options(options, WriteOptions).redis
 
 
+def ping(**options: str) -> None:
+    Connection(settings(**options)).call("PING")
+
+
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_BULL_URL", raising=False)
@@ -100,9 +104,8 @@ def test_a_failed_connection_without_an_address_explains_how_to_give_one() -> No
     unsaid = replace(settings(retryMs="0"), url="redis://127.0.0.1:1/0")
     with pytest.raises(ConnectionLost, match=hint):
         Connection(unsaid).call("PING")
-    said = settings(url=f"redis://me:{SECRET}@127.0.0.1:1/0", retryMs="60")
     with pytest.raises(ConnectionLost, match=r"Redis at redis://127.0.0.1:1/0, got none within 0.06 s") as error:
-        Connection(said).call("PING")
+        ping(url=f"redis://me:{SECRET}@127.0.0.1:1/0", retryMs="60")
     assert not any(text in str(error.value) for text in ("EmbeddedRedis", SECRET))
 
 
@@ -128,9 +131,8 @@ def test_settings_can_be_pickled_and_never_show_secrets() -> None:
 def test_settings_of_redis_py_are_passed_on_and_one_that_it_does_not_know_is_refused() -> None:
     given = settings(callTimeoutMs="1000", retryMs="50", **{"redis.client_name": "me"})
     assert (given.timeout_ms, given.retry_ms, given.extra) == (1000, 50, (("client_name", "me"),))
-    connection = Connection(settings(url="redis://localhost:1", retryMs="10", **{"redis.nonsense": "1"}))
     with pytest.raises(OptionError, match="nonsense"):
-        connection.call("PING")
+        ping(url="redis://localhost:1", retryMs="10", **{"redis.nonsense": "1"})
 
 
 def test_a_wait_for_redis_that_is_not_repeated_names_no_time(
@@ -141,9 +143,7 @@ def test_a_wait_for_redis_that_is_not_repeated_names_no_time(
         port = silent.getsockname()[1]
         for retry_ms in ("0", "1"):
             with pytest.raises(ConnectionLost):
-                Connection(settings(url=f"redis://127.0.0.1:{port}", callTimeoutMs="500", retryMs=retry_ms)).call(
-                    "PING"
-                )
+                ping(url=f"redis://127.0.0.1:{port}", callTimeoutMs="500", retryMs=retry_ms)
     # Not of `caplog.text`: PySpark gives the handlers of logs another format.
     assert [message for message in caplog.messages if message.startswith("waiting for Redis at ")] == [
         f"waiting for Redis at redis://127.0.0.1:{port}: no answer",
@@ -156,9 +156,8 @@ def test_the_time_of_hanging_calls_counts_towards_the_retry_limit(retry_ms: int,
     """If only pauses counted, 800 ms would allow five tries of 500 ms each."""
     with new_listener() as silent, ExitStack() as taken:
         url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
-        connection = Connection(settings(url=url, callTimeoutMs="500", retryMs=str(retry_ms)))
         with pytest.raises(ConnectionLost, match="got none within" if retry_ms else "got none: Timeout"):
-            connection.call("PING")
+            ping(url=url, callTimeoutMs="500", retryMs=str(retry_ms))
         silent.setblocking(False)
         for _ in range(tries):
             taken.enter_context(silent.accept()[0])

@@ -79,6 +79,9 @@ def test_every_property_can_be_a_column() -> None:
     assert set(rows_module._COLUMNS) == {*NAMES, "queue", "children", "dependsOn"}
 
 
+PERSON = struct(to=STRING, delay=INT)
+
+
 @pytest.mark.parametrize(
     ("schema", "options", "message"),
     [
@@ -97,24 +100,12 @@ def test_every_property_can_be_a_column() -> None:
         (struct(order=STRING), {"jobIdColumn": "oder"}, "columns in `jobIdColumn`, got no column `oder` (did you mean"),
         (struct(order=DOUBLE), {"jobIdColumn": "order"}, "expected column `order` to be STRING, or an integer"),
         (struct(data=STRING, order=STRING, jobId=STRING), {"jobIdColumn": "order"}, "and a column `jobId`, got both"),
-        (struct(to=STRING, delay=INT), {"jobColumns": "dely"}, "got: 'dely' (did you mean `delay`?)"),
-        (
-            struct(to=STRING, delay=INT),
-            {"jobColumns": "to"},
-            "`jobColumns` to list some of the settings name, jobId, ",
-        ),
-        (struct(to=STRING, delay=INT), {"jobColumns": "runAt, delay"}, "got no column `runAt`, only: `to`, `delay`"),
-        (
-            struct(to=STRING, delay=STRING),
-            {"jobColumns": "delay"},
-            "column `delay` to be an integer (ms), got: STRING",
-        ),
+        (PERSON, {"jobColumns": "dely"}, "got: 'dely' (did you mean `delay`?)"),
+        (PERSON, {"jobColumns": "to"}, "`jobColumns` to list some of the settings name, jobId, "),
+        (PERSON, {"jobColumns": "runAt, delay"}, "got no column `runAt`, only: `to`, `delay`"),
+        (struct(a=INT, delay=STRING), {"jobColumns": "delay"}, "column `delay` to be an integer (ms), got: STRING"),
         (struct(name=STRING, priority=INT), {"jobColumns": "name,priority"}, "got only: `name`, `priority`"),
-        (
-            struct(data=STRING, delay=INT),
-            {"jobColumns": "delay"},
-            "is for a DataFrame without a column `data`",
-        ),
+        (struct(data=STRING, delay=INT), {"jobColumns": "delay"}, "is for a DataFrame without a column `data`"),
     ],
     ids=lambda value: value.simpleString() if isinstance(value, StructType) else "",
 )
@@ -189,15 +180,9 @@ def test_a_column_queue_is_used_if_job_columns_lists_it() -> None:
 
 def test_without_data_the_whole_row_is_the_payload() -> None:
     schema = struct(name=STRING, priority=INT, user=struct(id=INT), queue=STRING, tags=ArrayType(STRING))
-    rows = read(
-        schema, [("Ada", 5, {"id": 1}, "left", ["a"]), (None, None, None, None, None), (None, 1, None, None, [])]
-    )
-    payloads = [
-        '{"name":"Ada","priority":5,"user":{"id":1},"queue":"left","tags":["a"]}',
-        "{}",
-        '{"priority":1,"tags":[]}',
-    ]
-    assert rows == {"data": payloads}
+    rows = read(schema, [("Ada", 5, {"id": 1}, "left", ["a"]), (None,) * 5, (None, 1, None, None, [])])
+    whole = '{"name":"Ada","priority":5,"user":{"id":1},"queue":"left","tags":["a"]}'
+    assert rows == {"data": [whole, "{}", '{"priority":1,"tags":[]}']}
 
 
 def test_a_column_is_payload_unless_job_columns_lists_it() -> None:

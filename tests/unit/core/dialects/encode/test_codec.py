@@ -27,6 +27,8 @@ from spark_bull.core.model.jobs import NewJob
 TIMESTAMP_MARK, DELAY_MARK, JOB_ID_MARK = MARKS["timestamp"], MARKS["delay"], MARKS["jobId"]
 BULL1, BULL, BULLMQ = DIALECTS["bull-1"], DIALECTS["bull"], DIALECTS["bullmq"]
 
+PARENT = {"queue": "mail", "id": "p"}
+
 some_dialect = st.sampled_from(sorted(DIALECTS)).map(DIALECTS.__getitem__)
 
 
@@ -62,7 +64,7 @@ def test_bull_1_has_no_priorities_bullmq_limits_them_and_bull_does_not() -> None
 
 
 def test_a_parent_excludes_other_policies_and_deduplication() -> None:
-    parent = {"queue": "mail", "id": "p", "onFailure": "fail"}
+    parent = PARENT | {"onFailure": "fail"}
     with pytest.raises(OptionError, match="they exclude each other"):
         encode(BULLMQ, {"data": ["{}"], "parent": [parent]}, {"opts": {"ignoreDependencyOnFailure": True}}, [0])
     with pytest.raises(OptionError, match="they exclude each other"):
@@ -73,7 +75,7 @@ def test_a_parent_excludes_other_policies_and_deduplication() -> None:
         encoded(BULLMQ, deduplication=["x"], opts=[{"parent": {"id": "1", "queue": "bull:q"}}])
     for dialect in (BULL, BULL1):
         with pytest.raises(DialectError, match=f"`parent`: jobs of {dialect.name} have no children and no parents"):
-            encode(dialect, {"data": ["{}"], "parent": [{"queue": "mail", "id": "p"}]}, {}, [0])
+            encode(dialect, {"data": ["{}"], "parent": [PARENT]}, {}, [0])
 
 
 def test_unsupported_options_are_refused() -> None:
@@ -276,31 +278,16 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"parent": "p"}, "`parent` to be an object with `queue` and `id`"),
     ({"parent": {"id": "p"}}, "`parent.queue` to be the name of a queue, got: None"),
     ({"parent": {"queue": "mail", "id": ""}}, "`parent.id` to be the id of a job, got: ''"),
-    (
-        {"parent": {"queue": "mail", "id": "p", "onFail": "wait"}},
-        "member `onFail` of `parent` (did you mean `onFailure`?)",
-    ),
-    (
-        {"parent": {"queue": "mail", "id": "p", "onFailure": "stop"}},
-        "`parent.onFailure` to be one of wait, fail",
-    ),
-    (
-        {"deduplication": ""},
-        "`deduplication` to be an id, or an object with `id` and a rule such as `ttl` (ms), got",
-    ),
+    ({"parent": PARENT | {"onFail": "wait"}}, "member `onFail` of `parent` (did you mean `onFailure`?)"),
+    ({"parent": PARENT | {"onFailure": "stop"}}, "`parent.onFailure` to be one of wait, fail"),
+    ({"deduplication": ""}, "`deduplication` to be an id, or an object with `id` and a rule such as `ttl` (ms), got"),
     ({"deduplication": {"id": ""}}, "`deduplication.id` to be a text that is not empty, got: ''"),
     ({"deduplication": {"ttl": 5}}, "`deduplication` to have an `id`, got: {'ttl': 5}"),
     ({"deduplication": {"id": "x", "ttl": 0}}, "`deduplication.ttl` to be a positive integer (ms), got: 0"),
     ({"deduplication": {"id": "x", "replace": "yes"}}, "`deduplication.replace` to be true or false, got: 'yes'"),
-    (
-        {"deduplication": {"id": "x", "deferrableBy": -1}},
-        "`deduplication.deferrableBy` to be an integer >= 0 (s)",
-    ),
+    ({"deduplication": {"id": "x", "deferrableBy": -1}}, "`deduplication.deferrableBy` to be an integer >= 0 (s)"),
     ({"deduplication": {"id": "x", "keepLast": True}}, "unknown member `keepLast` of `deduplication` (did you mean"),
-    (
-        {"deduplication": {"id": "x", "maxDelay": 5, "ttl": 5}},
-        "`maxDelay` to have `replace` or `reschedule`",
-    ),
+    ({"deduplication": {"id": "x", "maxDelay": 5, "ttl": 5}}, "`maxDelay` to have `replace` or `reschedule`"),
     ({"deduplication": {"id": "x", "deferrableBy": 1, "ttl": 5}}, "one of `deferrableBy` and `ttl`, got both"),
     ({"delay": -1}, "`delay` to be ms >= 0, got: -1"),
     ({"delay": LAST_ETA_MS}, "`delay` to end before 2039-09-07"),
