@@ -10,11 +10,8 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
@@ -82,12 +79,11 @@ def own_engine() -> Iterator[Engine]:
                 process.wait(PATIENCE_S)
 
 
-def build_image(engine: Engine, folder: Path) -> str:
-    """Builds the Dockerfile of this checkout without a registry of images; returns the name of the image.
+def build_image(engine: Engine, folder: Path) -> None:
+    """Builds the Dockerfile of this checkout as IMAGE, without a registry of images.
 
-    `folder`: an empty one, for the wheels of what the image needs, which pip finds on this machine as in a mirror.
+    `folder`: an empty one, for the wheels of what the image needs, which pip finds in the base image.
     """
-    base_image(engine, folder / "base.tar")
     [extras] = re.findall(r"^ARG EXTRAS=(.+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
     wheels = folder / "wheels"
     download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(wheels), "setuptools>=77"]
@@ -95,15 +91,20 @@ def build_image(engine: Engine, folder: Path) -> str:
     done = subprocess.run([*download, wanted], capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"needs an index of packages: {done.stderr[-300:]}")
-    with _served(wheels) as url:
-        given = {"BASE": BASE, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": url}
-        arguments = [word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")]
-        engine("build", "--network", "host", *arguments, "--tag", IMAGE, str(ROOT))
-    return IMAGE
+    _import_base(engine, folder / "base.tar", wheels)
+    given = {"BASE": BASE, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
+    engine(
+        "build",
+        "--network=none",
+        *(f"--build-arg={name}={value}" for name, value in given.items()),
+        "--tag",
+        IMAGE,
+        str(ROOT),
+    )
 
 
-def base_image(engine: Engine, file: Path) -> None:
-    """Makes the image BASE of the Python that runs this test, the libraries of C that it needs, and a shell."""
+def _import_base(engine: Engine, file: Path, wheels: Path) -> None:
+    """Makes the image BASE of the Python that runs this test, the libraries of C that it needs, a shell, and wheels."""
     python, library = Path(sys.executable).resolve(), Path(sysconfig.get_path("stdlib"))
     programs = [python, Path("/bin/sh").resolve()]
     listed = subprocess.run(
@@ -115,7 +116,7 @@ def base_image(engine: Engine, file: Path) -> None:
     with tarfile.open(file, "w") as tar:
         for one in sorted(libraries):
             tar.add(one.resolve(), str(one), filter=_readable)
-        for one in (*programs, library):
+        for one in (*programs, library, wheels):
             tar.add(one, filter=_readable)
         for name, target in {"bin/sh": programs[1], "usr/local/bin/python3": python}.items():
             link = tarfile.TarInfo(name)
@@ -132,20 +133,6 @@ def _readable(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     member.uid = member.gid = 0
     member.mode |= 0o555 if member.isdir() else 0o444
     return member
-
-
-@contextmanager
-def _served(folder: Path) -> Iterator[str]:
-    """Serves a folder of wheels on this machine; returns its URL."""
-
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
 
 
 class Container:

@@ -15,7 +15,6 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.core.model.limits import WorkSettings
-from spark_bull.core.model.outcomes import Failed, Outcomes
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch import registration, write_records
 from spark_bull.core.queue.dispatch.registration import register
@@ -25,6 +24,7 @@ from spark_bull.core.queue.work import claim as claims
 from spark_bull.spark.staging import commit
 from tests.proof.history import rows_by_state
 from tests.proof.orders import Order, Setting
+from tests.proof.work_history import outcomes_of
 from tests.support.without_spark import ManageSink, ScheduleSink
 from tests.support.work_bench import discover_all, entries
 from tests.support.writes import DAY_MS, stage
@@ -145,11 +145,15 @@ class LargeWrite(Protocol):
         seen = [row for queue in self.queues for row in self.rows(queue)]
         return f"rows {seen} before the commit point" if seen and not self.state(self.queues[0], "w") else ""
 
-    def end(self, order: Order) -> str:
+    def recovered(self) -> tuple[bool, list[str]]:
+        """Whether the write was registered, and the rows of both queues after a recovery."""
         is_registered = bool(self.state(self.queues[0], "w"))
         for queue in self.queues:
             recover(queue.handle)
-        seen = [row for queue in self.queues for row in self.rows(queue)]
+        return is_registered, [row for queue in self.queues for row in self.rows(queue)]
+
+    def end(self, order: Order) -> str:
+        is_registered, seen = self.recovered()
         must = is_registered or not any(choice.dies for choice in order.choices)
         if seen != (["a0", "a0", "b0", "b0"] if must else []):
             return f"rows {seen}"
@@ -173,12 +177,9 @@ class TwoVersions(LargeWrite):
         return Setting({"driver": setting.parties["driver"], "later": register_later}, ["driver"], lambda: "")
 
     def end(self, order: Order) -> str:
-        is_registered = bool(self.state(self.queues[0], "w"))
-        for queue in self.queues:
-            recover(queue.handle)
-        seen = sorted(row for queue in self.queues for row in self.rows(queue))
+        is_registered, seen = self.recovered()
         expected = ["a0", "a0", "b0", "b0", "later"] if is_registered else ["later"]
-        return "" if seen == expected else f"rows {seen}, the first version is registered: {is_registered}"
+        return "" if sorted(seen) == expected else f"rows {seen}, the first version is registered: {is_registered}"
 
 
 class Ledger(Protocol):
@@ -204,7 +205,7 @@ class Ledger(Protocol):
         def worker() -> None:
             settle(self.queue, claim.token, [self.ids[0]])
             settle(self.queue, claim.token, [self.ids[1]])
-            settle(self.queue, claim.token, [self.ids[2]], fails=True)
+            settle(self.queue, claim.token, [self.ids[2]], "failed")
             self.queue.retry(self.ids[2])
 
         return Setting({"reader": reader, "worker": worker}, ["reader"], lambda: "")
@@ -350,14 +351,9 @@ class Manage(Protocol):
 PROTOCOLS: tuple[type[Protocol], ...] = (SmallWrite, LargeWrite, TwoVersions, Ledger, Claims, Schedule, Manage)
 
 
-def settle(queue: BullQueue, token: str, ids: list[str], *, fails: bool = False) -> int:
-    """Completes jobs, or fails them; returns the number of outcomes that were accepted."""
-    outcomes = Outcomes(token)
-    for job_id in ids:
-        if fails:
-            outcomes.add_failure(Failed(job_id, "bad", "[]", None, 1))
-        else:
-            outcomes.complete(job_id, "1")
+def settle(queue: BullQueue, token: str, ids: list[str], outcome: str = "completed") -> int:
+    """Returns the number of outcomes that were accepted."""
+    outcomes = outcomes_of(token, ids, outcome)
     return len(ids) - len(claims.work(queue.handle, WorkSettings("slot"), outcomes, 0).lost)
 
 

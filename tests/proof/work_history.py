@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -135,7 +135,7 @@ class _Run:
         settled = Op("settle", worker, held.token if held else "", given=tuple(held.jobs.values()) if held else ())
         settled.answer = outcome
         with self.history.op(settled), self.history.op(Op("claim", worker, token, lock_ms=LOCK_MS)) as claimed:
-            outcomes = _outcomes(held, outcome) if held else None
+            outcomes = outcomes_of(held.token, held.jobs, outcome) if held else None
             answer = how(lambda: claims.work(self.handle, settings, outcomes, limit, call=call, token=token))
             lost = {one.id for one in answer.lost}
             settled.jobs = tuple(row for job_id, row in held.jobs.items() if job_id not in lost) if held else ()
@@ -201,9 +201,9 @@ class _Run:
         commit(self._read_to)
 
 
-def _outcomes(held: Held, outcome: str) -> Outcomes:
-    outcomes = Outcomes(held.token)
-    for job_id in held.jobs:
+def outcomes_of(token: str, ids: Iterable[str], outcome: str) -> Outcomes:
+    outcomes = Outcomes(token)
+    for job_id in ids:
         if outcome == "completed":
             outcomes.complete(job_id, "1")
         elif outcome == "failed":
