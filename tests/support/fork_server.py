@@ -13,29 +13,27 @@ import json
 import os
 import pkgutil
 import runpy
-import selectors
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from select import select
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[2]
 #: Names the socket.
 VARIABLE = "SPARK_BULL_TEST_FORKS"
 #: Modules that Spark runs as programs, without a daemon or in the forks of one.
-_OF_SQL: tuple[str, ...] = (
-    "analyze_udtf",
-    "commit_data_source_write",
-    "create_data_source",
-    "data_source_pushdown_filters",
+_OF_SQL = (
+    *("analyze_udtf", "commit_data_source_write", "create_data_source", "data_source_pushdown_filters"),
+    *("lookup_data_sources", "plan_data_source_read", "python_streaming_sink_runner", "write_into_data_source"),
 )
-_OF_SQL += ("lookup_data_sources", "plan_data_source_read", "python_streaming_sink_runner", "write_into_data_source")
 PROGRAMS = (
     *("pyspark.worker", "pyspark.sql.streaming.python_streaming_source_runner"),
     *(f"pyspark.sql.worker.{name}" for name in _OF_SQL),
@@ -80,50 +78,45 @@ def preload() -> None:
 
 
 def serve(path: str) -> Request | None:
-    """Returns in each fork, with its request, and None in the server when its input has ended."""
-    children: dict[int, socket.socket] = {}
-    wake, woken = os.pipe()
-    os.set_blocking(woken, False)
-    signal.set_wakeup_fd(woken)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as selector:
+    """Returns in each process that was asked for, with its request, and None in the server when its input has ended."""
+    # Its children, of which each waits for one such process, leave nothing behind.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        for file in (listener, sys.stdin, wake):
-            selector.register(file, selectors.EVENT_READ)
         print("ready", flush=True)
-        while True:
-            for key, _ in selector.select():
-                if key.fileobj is sys.stdin:
-                    return None
-                if key.fileobj is listener:
-                    client, _ = listener.accept()
-                    request, files = receive(client)
-                    if request is None:
-                        client.close()
-                        continue
-                    if not (pid := os.fork()):
-                        for one in (client, *children.values()):
-                            one.close()
-                        become(files)
-                        return request
-                    for file in files:
-                        os.close(file)
-                    children[pid] = client
-                    selector.register(client, selectors.EVENT_READ, pid)
-                elif key.fileobj == wake:
-                    os.read(wake, 4096)
-                elif key.data in children:  # Its client has ended.
-                    os.kill(key.data, signal.SIGTERM)
-                    selector.unregister(key.fileobj)
-            while ended := ended_child():
-                pid, code = ended
-                client = children.pop(pid)
-                if client in selector.get_map():
-                    selector.unregister(client)
-                    with suppress(ConnectionError):  # Its client may have ended, too.
-                        client.sendall(str(code).encode())
+        while sys.stdin not in select([listener, sys.stdin], [], [])[0]:
+            client, _ = listener.accept()
+            if os.fork():
                 client.close()
+                continue
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listener.close()
+            request, files = receive(client)
+            if request is None:
+                os._exit(0)
+            if forked := os.fork():
+                for file in files:
+                    os.close(file)
+                await_end(forked, client)
+            client.close()
+            become(files)
+            return request
+    return None
+
+
+def await_end(process: int, client: socket.socket) -> NoReturn:
+    """Tells the client the status of a child when that ends; terminates it when the client ends before."""
+
+    def terminate() -> None:
+        client.recv(1)
+        os.kill(process, signal.SIGTERM)
+
+    threading.Thread(target=terminate, daemon=True).start()
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    with suppress(ConnectionError):  # The client may have ended, too.
+        client.sendall(str(code).encode())
+    os._exit(0)
 
 
 def receive(client: socket.socket) -> tuple[Request | None, list[int]]:
@@ -135,19 +128,8 @@ def receive(client: socket.socket) -> tuple[Request | None, list[int]]:
     return json.loads(text) if text else None, files
 
 
-def ended_child() -> tuple[int, int] | None:
-    """A child that has ended, and its exit status."""
-    try:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return None
-    return (pid, os.waitstatus_to_exitcode(status)) if pid else None
-
-
 def become(files: list[int]) -> None:
-    """Lets this process have the standard files of the client, and no handlers of signals."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    """Lets this process have the standard files of the client."""
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
