@@ -1,13 +1,26 @@
-"""The views of the page, and a queue that fills all of them."""
+"""The views of the page, and a queue that fills all of them.
+
+python -m tests.web.views docs/images takes the pictures of docs/howto/serve.md.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
+import time
+from pathlib import Path
 from typing import Final
 
+from redis import Redis
+
+from spark_bull.core.embedded import EmbeddedRedis
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.queues import MINUTE_MS
 from spark_bull.core.model.read_jobs import FlowJob
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.wait import wait_until
-from tests.web.browser import Browser
+from tests.support.web import WRITE_TOKEN, serving
+from tests.web.browser import DESKTOP, PHONE, Browser, chromium
 from tests.web.conftest import Site
 
 #: Their paths, by the names of their pictures.
@@ -35,7 +48,7 @@ def open_view(browser: Browser, path: str) -> None:
 
 
 def fill(site: Site) -> None:
-    """A queue with jobs of all kinds, once."""
+    """A queue with jobs of all kinds, and counters of two hours, once."""
     queue = site.queue("reports")
     if queue.job("book"):
         return
@@ -59,3 +72,45 @@ def fill(site: Site) -> None:
     report = {"run": 0, "slot": 0, "started": 1_700_000_000_000, "state": "busy", "clients": []}
     counted = {"claimed": 9, "completed": 7, "failed": 1, "retried": 0, "returned": 0, "lost": 0}
     site.client.hset(keys.slots("w"), "0:1", json.dumps(report | counted))
+    queue.add_many(NewJob({"customer": 7_000 + n, "pages": n % 9 + 1}, "invoice") for n in range(180))
+    queue.add_many(NewJob({"customer": 9_000 + n}, "reminder", delay=600_000 * (n + 1)) for n in range(40))
+    minute = queue.handle.connection.now_ms() // MINUTE_MS * MINUTE_MS
+    for state, most in (("completed", 120), ("failed", 6)):
+        points = [most + n * 7 % 11 for n in range(120)]
+        site.client.rpush(keys[f"metrics_{state}_data"], *points)
+        counted = {"count": sum(points), "prevTS": minute, "prevCount": sum(points[1:])}
+        site.client.hset(keys[f"metrics_{state}"], mapping=counted)
+
+
+#: For how long the queue changes before the pictures, s.
+_BUSY_S: Final = 60
+_PICTURES: Final = {"page-queue": ("queue", DESKTOP, "light"), "page-job": ("job", PHONE, "dark")}
+
+
+def take_pictures(folder: Path) -> None:
+    with EmbeddedRedis() as redis, serving(url=redis.url) as web, chromium() as driver:
+        site = Site(web, "bull", redis.url, Redis.from_url(redis.url))
+        fill(site)
+        browser = Browser(driver, web.url)
+        browser.start()
+        browser.sign_in(WRITE_TOKEN)
+        browser.open(VIEWS["queue"])
+        _be_busy(site.queue("reports"))
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, (view, size, theme) in _PICTURES.items():
+            browser.show_on(size, theme)
+            browser.open(VIEWS[view])
+            browser.wait_for("Live")
+            driver.save_screenshot(str(folder / f"{name}.png"))
+
+
+def _be_busy(queue: BullQueue) -> None:
+    for round_ in range(_BUSY_S // 4):
+        queue.add_many(NewJob({"customer": n, "pages": 2}, "invoice") for n in range(20 + 15 * (round_ % 5)))
+        for job in queue.page("wait", 0, 30 + 10 * (round_ % 4), name="invoice"):
+            queue.complete(job.id, {"file": f"{job.id}.pdf"})
+        time.sleep(4)
+
+
+if __name__ == "__main__":
+    take_pictures(Path(sys.argv[1]))
