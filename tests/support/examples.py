@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,24 +32,6 @@ class Block:
 
     def __str__(self) -> str:
         return f"{self.language} at line {self.line} of {self.page}"
-
-
-def loose_code(text: str) -> list[str]:
-    """The first lines of code that is no block of the form above: other fences, and indented lines."""
-    rest = BLOCK.sub("\n", text)
-    return re.findall(r"^[ \t]*(?:```|~~~).*$", rest, re.MULTILINE) + re.findall(
-        r"(?<=\n\n)(?: {4}|\t)\S.*$", rest, re.MULTILINE
-    )
-
-
-def calls(text: str) -> list[ast.Call]:
-    """The calls of Python in the text of a page, outside its blocks; … stands for any argument."""
-    found = []
-    for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", BLOCK.sub("", text)):
-        with suppress(SyntaxError):
-            parsed = ast.parse(code.replace("…", "..."))
-            found += [node for node in ast.walk(parsed) if isinstance(node, ast.Call)]
-    return found
 
 
 def blocks(page: Path, root: Path) -> list[Block]:

@@ -9,6 +9,7 @@ import re
 import sys
 from collections import Counter
 from configparser import ConfigParser
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,28 @@ from spark_bull.core.options.parse import scopes_of
 from spark_bull.core.queue.events.events import QueueEvents
 from spark_bull.ops.cli.main import parser
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.examples import BLOCKS, CASES, NOT_RUN, NOTEBOOKS, PAGES, ROOT, RUN, blocks, calls, loose_code
+from tests.support.examples import BLOCK, BLOCKS, CASES, NOT_RUN, NOTEBOOKS, PAGES, ROOT, RUN, blocks
 
 #: Languages of blocks that nothing runs.
 SHOWN_ONLY = {"dockerfile", "properties", "text", "yaml"}
+
+
+def loose_code(text: str) -> list[str]:
+    """The first lines of code that is no block of the form above: other fences, and indented lines."""
+    rest = BLOCK.sub("\n", text)
+    return re.findall(r"^[ \t]*(?:```|~~~).*$", rest, re.MULTILINE) + re.findall(
+        r"(?<=\n\n)(?: {4}|\t)\S.*$", rest, re.MULTILINE
+    )
+
+
+def calls(text: str) -> list[ast.Call]:
+    """The calls of Python in the text of a page, outside its blocks; … stands for any argument."""
+    found = []
+    for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", BLOCK.sub("", text)):
+        with suppress(SyntaxError):
+            parsed = ast.parse(code.replace("…", "..."))
+            found += [node for node in ast.walk(parsed) if isinstance(node, ast.Call)]
+    return found
 
 
 def test_every_block_runs_or_has_a_reason_not_to() -> None:
