@@ -150,7 +150,7 @@ def _settings() -> Steps:
     """Limits of a queue of BullMQ."""
     return st.one_of(
         [
-            _step("set", method=st.just(method), args=args, queue=QUEUE)
+            _step("call", method=st.just(method), args=args, queue=QUEUE)
             for method, args in (
                 ("setGlobalConcurrency", st.integers(1, 3).map(lambda most: [most])),
                 ("removeGlobalConcurrency", st.just([])),

@@ -29,7 +29,7 @@ from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.work.settle.plan import plan_settle
 from spark_bull.spark.work.settle.task import settle_task
-from tests.support.dump import difference, dump, normalise, normalise_messages, window
+from tests.support.dump import Window, difference, dump, normalise, normalise_messages
 from tests.support.traffic import published
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, not_bull_1, only_bullmq
@@ -338,7 +338,8 @@ def test_follow_ups_leave_the_same_keys_as_jobs_that_are_added(
     groups = [jobs] if at_once else [[job] for job in jobs]
     prefix = bench.handle.keys.prefix
     names = [f"{side}-{prefix}" for side in ("left", "right")]  # Bull 1 publishes outside the prefix.
-    with window() as taken, other(bench, names[0]) as left, other(bench, names[1]) as right:
+    taken = Window()
+    with other(bench, names[0]) as left, other(bench, names[1]) as right:
         for queue in (left, right):
             prepare(bench, queue)
         with published(bench.client, prefix, left.name) as left_messages:

@@ -114,7 +114,7 @@ KNOWN_SEQUENCES: Sequences = {
             flow("p", [child("c", "main", failParentOnFailure=True)]),
             claim(1),
             settle(("fail", "x")),
-            step("set", method="setGlobalRateLimit", args=[4, HOUR]),
+            step("call", method="setGlobalRateLimit", args=[4, HOUR]),
             claim(1),
         ],
         **{
@@ -330,7 +330,7 @@ KNOWN_SEQUENCES: Sequences = {
         ],
         "a delayed job that is due is promoted although the rate limit keeps it from starting": [
             add(job(), job(), job(delay=HOUR)),
-            step("set", method="setGlobalRateLimit", args=[1, HOUR]),
+            step("call", method="setGlobalRateLimit", args=[1, HOUR]),
             claim(1),
             step("due", count=1),
             step("promote_due"),
@@ -388,12 +388,12 @@ ALL, NAMED = ("bull-1", "bull", "bullmq"), ("bull", "bullmq")
 
 
 LIMITS = [
-    *(step("set", method=f"{verb}GlobalConcurrency", args=args) for verb, args in (("set", [3]), ("remove", []))),
-    step("set", method="setGlobalRateLimit", args=[5, HOUR]),
-    step("set", method="setGlobalConcurrency", args=[3]),
-    step("set", method="removeGlobalRateLimit"),
-    step("set", method="rateLimit", args=[HOUR]),
-    step("set", method="removeRateLimitKey"),
+    *(step("call", method=f"{verb}GlobalConcurrency", args=args) for verb, args in (("set", [3]), ("remove", []))),
+    step("call", method="setGlobalRateLimit", args=[5, HOUR]),
+    step("call", method="setGlobalConcurrency", args=[3]),
+    step("call", method="removeGlobalRateLimit"),
+    step("call", method="rateLimit", args=[HOUR]),
+    step("call", method="removeRateLimitKey"),
 ]
 WORKED = [step("work", jobs=[does("log:a row;return:1"), does("log:a row;fail"), does("")], failures=1)]
 FILLED = [*WORKED, add(job(), job(delay=HOUR), job())]

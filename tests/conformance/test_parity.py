@@ -71,7 +71,7 @@ def test_new_jobs_are_published_as_by_bull_1(pair: Pair, peer: Peer) -> None:
 @each_peer_of("bullmq")
 def test_jobs_are_added_as_by_node_to_a_queue_with_a_concurrency_limit(steps: Steps, peer: Peer) -> None:
     for active in (0, 1, 2):
-        limited = step("set", method="setGlobalConcurrency", args=[2])
+        limited = step("call", method="setGlobalConcurrency", args=[2])
         busy = [step("redis", command=["LPUSH", "main:active", f"busy-{number}"]) for number in range(active)]
         steps.live([limited, *busy, step("add", jobs=random_jobs(Random(17), peer.dialect, 40))])
 

@@ -14,7 +14,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,22 +43,13 @@ Dump = dict[str, Key]
 
 @dataclass
 class Window:
-    """The duration of a test: a time inside it is "now", a time outside was set by the test."""
+    """The duration of a test so far: a time inside it is "now", a time outside was set by the test."""
 
     start: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
-    end: int | None = None
 
     def __contains__(self, moment: float) -> bool:
         # A second of tolerance: Redis, Node and Python may run on different machines.
-        return self.start - 1000 <= moment <= (self.end or time.time_ns() / 1e6) + 1000
-
-
-@contextmanager
-def window() -> Iterator[Window]:
-    """The window of a block."""
-    taken = Window()
-    yield taken
-    taken.end = time.time_ns() // 1_000_000
+        return self.start - 1000 <= moment <= time.time_ns() / 1e6 + 1000
 
 
 def dump(client: Redis, prefix: str, queue: str) -> Dump:

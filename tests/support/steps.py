@@ -93,9 +93,7 @@ JOB_VERBS: dict[str, Callable[..., Any]] = {
 QUEUE_VERBS: dict[str, Callable[..., Any]] = {
     "trimEvents": BullQueue.trim_events,
     "removeOrphanedJobs": BullQueue.remove_orphans,
-}
-#: The same for the limits of queues of BullMQ, whose replies differ.
-LIMIT_VERBS: dict[str, Callable[..., Any]] = {
+    # Replies of the limits of queues of BullMQ differ.
     "setGlobalConcurrency": lambda queue, concurrency: queue.set_limits(concurrency=concurrency),
     "setGlobalRateLimit": lambda queue, most, ms: queue.set_limits(max=most, duration_ms=ms),
     "removeGlobalConcurrency": lambda queue: queue.remove_limits(rate=False),
@@ -198,8 +196,8 @@ class Steps(TwoSides):
         self.ours[MAIN].add_flows([_flow_job(flow) for flow in on_side(flows, self.prefixes[1])])
         return Answers()
 
-    def _flow(self, flow: dict[str, Any]) -> Answers | None:
-        return self.by_node("flow", flow=flow) if self.bullmq else None
+    def _flow(self, flow: dict[str, Any]) -> Answers:
+        return self.by_node("flow", flow=flow)
 
     # processing
 
@@ -395,17 +393,9 @@ class Steps(TwoSides):
         return done._replace(left=done.left == "refused", right=done.right == "refused")
 
     def _call(self, method: str, args: Sequence[Any] = (), queue: str = MAIN) -> Answers:
-        return self.both(
-            lambda: self.node("invoke", queue=queue, method=method, args=list(args)),
-            lambda: QUEUE_VERBS[method](self.ours[queue], *args),
-        )
-
-    def _set(self, method: str, args: Sequence[Any] = (), queue: str = MAIN) -> Answers | None:
-        if not self.bullmq:
-            return None
-        self.node("invoke", queue=queue, method=method, args=list(args))
-        LIMIT_VERBS[method](self.ours[queue], *args)
-        return Answers()
+        left = self.node("invoke", queue=queue, method=method, args=list(args))
+        right = QUEUE_VERBS[method](self.ours[queue], *args)
+        return Answers() if "Limit" in method or "Concurrency" in method else Answers(left, right)
 
     def _page(self, state: str, start: int, stop: int, queue: str = MAIN) -> Answers:
         jobs = self.node("getJobs", queue=queue, states=[state], start=start, end=stop, asc=True)
