@@ -16,7 +16,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.conformance.pair import Pair
 from tests.support.dump import difference, dump, normalise_messages
-from tests.support.jobs import Job, job_lists, new_job_arguments, random_jobs
+from tests.support.jobs import new_job_arguments, random_jobs
 from tests.support.node import Peer, each_peer_of
 from tests.support.steps import Steps, step
 from tests.support.traffic import published
@@ -110,8 +110,9 @@ def test_a_number_that_is_used_as_a_custom_id_is_skipped(redis_url: str, prefix:
 @each_peer
 def test_any_list_of_jobs_is_added_as_by_node(steps: Steps, peer: Peer) -> None:
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-    @given(jobs=job_lists(peer.dialect, custom_ids=peer.custom_ids), times=st.integers(1, 2))
-    def alike(jobs: list[Job], times: int) -> None:
+    @given(st.randoms(use_true_random=False), st.integers(1, 12), st.integers(1, 2))
+    def alike(random: Random, count: int, times: int) -> None:
+        jobs = random_jobs(random, peer.dialect, count, custom_ids=peer.custom_ids, big=False)
         steps.live([step("add", jobs=jobs)] * times)
 
     alike()

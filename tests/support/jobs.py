@@ -1,7 +1,7 @@
 """Job lists in a library-neutral form: {"name", "data", "opts"}, as the Node library's own `add` takes them.
 
-One generator is used for seeded lists (`random_jobs`) and for Hypothesis (`job_lists`). Every delay ends at least an
-hour from now, so that no job becomes due during a test, and within 20 days, as Bull 1 passes delays to setTimeout.
+Every delay ends at least an hour from now, so that no job becomes due during a test, and within 20 days, as Bull 1
+passes delays to setTimeout.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import time
 from collections.abc import Iterator
 from random import Random
 from typing import Any
-
-from hypothesis import strategies as st
 
 Job = dict[str, Any]
 
@@ -58,15 +56,6 @@ def random_jobs(
     if big and jobs:
         random.choice(jobs)["data"] = {"big": made.big_text()}
     return jobs
-
-
-def job_lists(dialect: str, *, custom_ids: bool) -> st.SearchStrategy[list[Job]]:
-    """A Hypothesis strategy for such lists, but shorter."""
-    return st.builds(
-        lambda random, count: random_jobs(random, dialect, count, custom_ids=custom_ids, big=False),
-        st.randoms(use_true_random=False),
-        st.integers(1, 12),
-    )
 
 
 def new_job_arguments(job: Job) -> dict[str, Any]:
