@@ -225,33 +225,6 @@ def test_of_two_writes_of_one_version_one_is_added_to_each_queue(
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_a_registered_write_is_added_to_all_its_queues_though_a_later_version_is_in_one(
-    place: Place, prefix: str
-) -> None:
-    """The later ones are registered between the commit point and the opening of the queue."""
-    begun = []
-
-    def overtaken(name: str, call: Callable[[], Any]) -> Any:
-        if name == "write/open" and not begun:
-            begun.append(name)
-            for version in (2, 3):
-                rows = [[NewJob({"n": n}) for n in range(TASKS)]]
-                assert register(
-                    f"later-{version}", [stage_all(b.handle, f"later-{version}", rows)], Identity("app", version)
-                )
-        return call()
-
-    with place.queue("a", prefix) as a, place.queue("b", prefix) as b:
-        with calls_of_scripts(overtaken):
-            place.write(prefix, ("a", "b"))
-        b.recover()
-        assert (numbers_in(a), numbers_in(b)) == ([*range(TASKS)], sorted([*range(TASKS)] * 3))
-        # The last version stays the one that was written.
-        place.write(prefix, ("b",), version=3)
-        assert len(numbers_in(b)) == 3 * TASKS
-
-
-@pytest.mark.usefixtures("small_portions")
 def test_a_write_that_was_given_up_is_removed(place: Place, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by a process that sees only the queue that does not lead."""
     monkeypatch.setattr(registration, "VALID_MS", 1)

@@ -27,7 +27,7 @@ from tests.proof.orders import Order, Setting
 from tests.proof.work_history import outcomes_of
 from tests.support.without_spark import ManageSink, ScheduleSink
 from tests.support.work_bench import discover_all, entries
-from tests.support.writes import DAY_MS, stage
+from tests.support.writes import DAY_MS, stage, stage_all
 
 HOUR_MS = 3_600_000
 PREFIX = "proof"
@@ -168,16 +168,17 @@ class TwoVersions(LargeWrite):
 
     def begin(self) -> Setting:
         setting = super().begin()
-        later = stage(self.queues[1].handle, "later.0.0", [NewJob({"row": "later"})])
-        plans = [QueuePlan(self.queues[1].handle, [later], {})]
+        plan = self._stage_later("later")
+        parties = {"driver": setting.parties["driver"], "later": lambda: register("later", [plan], Identity("app", 2))}
+        return Setting(parties, ["driver"], lambda: "")
 
-        def register_later() -> None:
-            register("later", plans, Identity("app", 2))
-
-        return Setting({"driver": setting.parties["driver"], "later": register_later}, ["driver"], lambda: "")
+    def _stage_later(self, write_id: str) -> QueuePlan:
+        return stage_all(self.queues[1].handle, write_id, [[NewJob({"row": "later"})]])
 
     def end(self, order: Order) -> str:
         is_registered, seen = self.recovered()
+        if register("again", [self._stage_later("again")], Identity("app", 2)):
+            return "the later version is not the last one"
         expected = ["a0", "a0", "b0", "b0", "later"] if is_registered else ["later"]
         return "" if sorted(seen) == expected else f"rows {seen}, the first version is registered: {is_registered}"
 
