@@ -84,11 +84,15 @@ class Bull:
         frame.write.format("bull").options(**self.given(queue, **options)).mode("append").save()
 
 
-def collected(stream: DataFrame, folder: Path) -> list[Row]:
-    """Adds the rows that are there to a table in a folder, with availableNow; returns all rows of the table."""
+def collecting(stream: DataFrame, folder: Path, **trigger: Any) -> Any:
+    """A query that adds rows to the table `rows` in a folder."""
     writer = stream.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
-    query: Any = start_query(lambda: writer.trigger(availableNow=True).start(str(folder / "rows")))
-    assert query.awaitTermination(PATIENCE_S)
+    return start_query(lambda: writer.trigger(**trigger).start(str(folder / "rows")))
+
+
+def collected(stream: DataFrame, folder: Path) -> list[Row]:
+    """Adds the rows that are there to this table; returns all rows of the table."""
+    assert collecting(stream, folder, availableNow=True).awaitTermination(PATIENCE_S)
     return stream.sparkSession.read.parquet(str(folder / "rows")).collect()
 
 

@@ -12,8 +12,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.spark.platform.requirements import start_query
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, collecting
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import Finisher
 
@@ -47,12 +46,11 @@ def test_rows_that_arrive_one_after_the_other_become_one_file(
 
     def start(options: dict[str, str], **trigger: Any) -> Any:
         stream = bull.stream(**given, **options, **{least: "30"}, protocol="bullmq")
-        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "check"))
-        return start_query(lambda: writer.trigger(**trigger).start(str(tmp_path / "table")))
+        return collecting(stream, tmp_path, **trigger)
 
     def files() -> list[int]:
         """The numbers of rows of the files that have any: the first batch of Spark has none if it has to wait."""
-        table = bull.spark.read.parquet(str(tmp_path / "table"))
+        table = bull.spark.read.parquet(str(tmp_path / "rows"))
         return sorted(row["count"] for row in table.groupBy(f.input_file_name()).count().collect())
 
     bull.spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100ms")

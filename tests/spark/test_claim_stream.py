@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,6 +97,19 @@ def wait_for_claims_ahead(reader: ClaimReader) -> None:
         reader._claimer._prefetch.result()
 
 
+def batches(queue: BullQueue, reader: ClaimReader, added: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """The end of each batch, before which these numbers of jobs were added."""
+    start = reader.initialOffset()
+    for jobs in added:
+        queue.add_many(NewJob({"n": n}) for n in range(jobs))
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        if end != start:
+            reader.partitions(start, end)
+            wait_for_claims_ahead(reader)
+        yield end
+        start = end
+
+
 @pytest.mark.capability("available-now")
 def test_a_query_that_was_idle_begins_with_a_small_batch(
     queue: BullQueue, open_reader: OpenReader, monkeypatch: pytest.MonkeyPatch
@@ -104,16 +117,7 @@ def test_a_query_that_was_idle_begins_with_a_small_batch(
     monkeypatch.setattr(claimer, "LEAST", 5)
     monkeypatch.setattr(claimer, "MOST", 40)
     monkeypatch.setattr(claim_stream, "monotonic_s", lambda: 0.0)
-    reader = open_reader()
-    start, ends = reader.initialOffset(), []
-    for jobs in (60, 0, 0, 0, 0, 60, 0):
-        queue.add_many(NewJob({"n": n}) for n in range(jobs))
-        end = reader.latestOffset(start, reader.getDefaultReadLimit())
-        if end != start:
-            reader.partitions(start, end)
-            wait_for_claims_ahead(reader)
-        ends.append(end["claimed"])
-        start = end
+    ends = [end["claimed"] for end in batches(queue, open_reader(), (60, 0, 0, 0, 0, 60, 0))]
     assert ends == [5, 10, 50, 60, 60, 65, 105]
 
 
@@ -123,16 +127,11 @@ def test_a_batch_waits_for_enough_jobs_without_claiming_them_unless_the_query_ma
 ) -> None:
     monkeypatch.setattr(claimer, "LEAST", 2)
     reader = open_reader(minJobsPerTrigger=10, maxTriggerDelayMs=HOUR_MS)
-    start, ends = reader.initialOffset(), []
+    ends = []
     # 15 jobs wait at the second batch, and the last 5 of them are not claimed ahead.
-    for jobs in (9, 6, 5, 0, 4, 6):
-        queue.add_many(NewJob({"n": n}) for n in range(jobs))
-        end = reader.latestOffset(start, reader.getDefaultReadLimit())
-        reader.partitions(start, end)
-        wait_for_claims_ahead(reader)
-        assert queue.counts()["active"] == end["claimed"]
-        ends.append(end["claimed"])
-        start = end
+    for start in batches(queue, reader, (9, 6, 5, 0, 4, 6)):
+        assert queue.counts()["active"] == start["claimed"]
+        ends.append(start["claimed"])
     assert ends == [0, 10, 20, 20, 20, 30]
     queue.add({"n": 1})
     assert reader.reportLatestOffset()["claimed"] == 31

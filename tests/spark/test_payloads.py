@@ -23,7 +23,7 @@ from spark_bull.core.options.parts import in_snake_case
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.requirements import start_query
-from tests.spark.conftest import Bull, collected
+from tests.spark.conftest import Bull, collected, refusal
 from tests.support.drivers import processing_query
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -205,5 +205,4 @@ def test_what_cannot_be_kept_is_refused_before_the_first_task(bull: Bull, keepin
         ("no readable file", {"encryptWith": "a=file:/no/such/key"}),
         ("option `encryptWith` is for writes", {"encryptWith": keeping["encryptWith"], "mode": "schedule"}),
     ):
-        with pytest.raises(PySparkException, match=missing):
-            bull.write(rows(bull), protocol="bullmq", **options)
+        assert missing in refusal(bull, rows(bull), protocol="bullmq", **options)

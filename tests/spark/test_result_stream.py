@@ -16,7 +16,7 @@ from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.requirements import start_query
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, collected, collecting
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
@@ -46,18 +46,13 @@ class Collection:
         self.bull, self.stream, self.folder = bull, bull.stream, folder
 
     def start(self, frame: DataFrame, name: str = "results", **trigger: Any) -> Any:
-        writer = frame.writeStream.format("parquet").option("checkpointLocation", str(self.folder / f"{name}.check"))
-        writer = writer.trigger(**trigger)
-        return start_query(lambda: writer.start(str(self.folder / name)))
+        return collecting(frame, self.folder / name, **trigger)
 
     def run(self, name: str = "results", **more: Any) -> list[Row]:
-        """Runs a query with availableNow, and returns all rows of the table."""
-        query = self.start(self.stream(**more), name, availableNow=True)
-        assert query.awaitTermination(PATIENCE_S)
-        return self.rows(name)
+        return collected(self.stream(**more), self.folder / name)
 
     def rows(self, name: str = "results") -> list[Row]:
-        return self.bull.spark.read.parquet(str(self.folder / name)).collect()
+        return self.bull.spark.read.parquet(str(self.folder / name / "rows")).collect()
 
     def ids(self, name: str = "results", **more: Any) -> list[str]:
         return sorted((row.id for row in self.run(name, **more)), key=int)
