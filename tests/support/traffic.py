@@ -151,16 +151,13 @@ def _span(first: bytes, last: bytes) -> float:
     return max(0, stop - start + 1) if (start < 0) == (stop < 0) else float("inf")
 
 
-Message = tuple[str, str]
-
-
 @contextmanager
-def published(client: Redis, prefix: str, queue: str) -> Iterator[list[Message]]:
+def published(client: Redis, prefix: str, queue: str) -> Iterator[list[tuple[str, str]]]:
     """Collect (channel, message) of one queue; the list is complete when the block is left.
 
     Bull 1 publishes to `<event>@<queue>`, outside every prefix.
     """
-    messages: list[Message] = []
+    messages: list[tuple[str, str]] = []
     sentinel = f"{prefix}:{queue}:sentinel:{uuid4()}"
     with client.pubsub() as subscription:
         subscription.psubscribe(f"{literal_glob(prefix)}:{literal_glob(queue)}:*", f"*@{literal_glob(queue)}")
