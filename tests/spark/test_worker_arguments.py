@@ -134,10 +134,6 @@ def live(spark: SparkSession, client: Redis, url: str, prefix: str) -> Life:
     return Life(queue, client, worker, stalled_job, slow_job, values, shown.getvalue())
 
 
-def has_slots(life: Life) -> bool:
-    return life.client.hlen(life.queue.handle.keys.slots(life.worker.id)) == 2
-
-
 def fails_once_stalled(life: Life) -> bool:
     return life.stalled.failed_reason == "job stalled more than allowable limit"
 
@@ -154,7 +150,7 @@ def tells_of_no_start(life: Life) -> bool:
 
 
 EFFECTS: dict[str, Callable[[Life], bool]] = {
-    "slots": has_slots,
+    "slots": lambda life: life.client.hlen(life.queue.handle.keys.slots(life.worker.id)) == 2,
     "chunk_size": lambda life: max(life.distinct("jobs")) == 5,
     "timeout_ms": lambda life: "10,000 ms at most (its timeout)" in str(life.slow.failed_reason),
     "lock_ms": lambda life: 30_000 < max(life.distinct("lock")) <= 100_000,

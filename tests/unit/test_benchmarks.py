@@ -15,7 +15,6 @@ from redis import Redis
 
 from benchmarks.dispatch import Measured, verdicts
 from benchmarks.floor import SIDES
-from benchmarks.report import Verdict
 from benchmarks.stock import stock_redis
 from benchmarks.trials import (
     BASE,
@@ -31,10 +30,6 @@ from tests.support.worker import OurWorker
 JOBS = 1_000
 
 
-def not_kept(verdicts: list[Verdict]) -> list[str]:
-    return [verdict.what for verdict in verdicts if not verdict.kept]
-
-
 def test_writes_are_compared_with_the_faster_peer() -> None:
     def measured(rate: float, ping_p99: float, script: float) -> Measured:
         return Measured(JOBS / rate, 0.1, ping_p99, 9.0, script, 5.0, 0.9, 8.0)
@@ -46,7 +41,7 @@ def test_writes_are_compared_with_the_faster_peer() -> None:
         }
         for name in ("at-least-once, string", "exactly-once, string", "exactly-once, struct"):
             found[name] = measured(ours, 1.0, 2.0)
-        return not_kept(verdicts(found, JOBS, yard_ms=10.0))
+        return [verdict.what for verdict in verdicts(found, JOBS, yard_ms=10.0) if not verdict.kept]
 
     assert broken(4 * 120) == []
     assert broken(3.9 * 120) == ["exactly-once, string, x addBulk"]

@@ -32,10 +32,6 @@ PARENT = {"queue": "mail", "id": "p"}
 some_dialect = st.sampled_from(sorted(DIALECTS)).map(DIALECTS.__getitem__)
 
 
-def opts_of(dialect: Dialect, **given: Any) -> str:
-    return dialect.prepare(given).opts
-
-
 def encoded(dialect: Dialect, defaults: Mapping[str, Any] | None = None, **rows: list[Any]) -> EncodedJobs:
     count = len(next(iter(rows.values())))
     return encode(dialect, {"data": ["{}"] * count, **rows}, defaults or {}, range(count))
@@ -101,7 +97,7 @@ def test_any_options_survive_encoding_and_decoding(
 ) -> None:
     marked = {"delay": delay, "timestamp": timestamp, "jobId": job_id}
     given_opts = more | {name: 1 for name, chosen in marked.items() if chosen}
-    text = opts_of(dialect, **given_opts)
+    text = dialect.prepare(given_opts).opts
     # The script replaces the marks in one pass.
     for mark, value in ((TIMESTAMP_MARK, "11"), (DELAY_MARK, "12"), (JOB_ID_MARK, '"13"')):
         text = text.replace(mark, value)
@@ -408,10 +404,6 @@ def rows_in(columns: EncodedJobs) -> list[tuple[Any, ...]]:
     return list(zip(*(listed(getattr(columns, name), columns.n) for name in names), strict=True))
 
 
-def unpacked(packed: bytes) -> EncodedJobs:
-    return EncodedJobs(**msgpack.unpackb(packed, raw=False))
-
-
 @given(st.lists(batches(), max_size=6), st.integers(1, 10), st.integers(1, 100))
 def test_chunks_hold_all_rows_in_order_and_keep_their_limits(
     parts: list[EncodedJobs], size: int, most_bytes: int
@@ -420,7 +412,7 @@ def test_chunks_hold_all_rows_in_order_and_keep_their_limits(
     cut = [chunk for part in parts for chunk in builder.add(part)]
     gathered = builder.gathered
     cut += builder.flush()
-    chunks = [unpacked(packed) for _, packed in cut]
+    chunks = [EncodedJobs(**msgpack.unpackb(packed, raw=False)) for _, packed in cut]
 
     assert [row for chunk in chunks for row in rows_in(chunk)] == [row for part in parts for row in rows_in(part)]
     assert [rows for rows, _ in cut] == [chunk.n for chunk in chunks]
