@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import need
-from tests.support.fork_server import fork_server, forking
+from tests.support.fork_server import VARIABLE, fork_server
 from tools.matrix import STEPS, NotRun, oldest, run_program
 
 
@@ -34,5 +35,6 @@ def test_all_verbs_work(python: Callable[[], Path], tmp_path: Path) -> None:
     """The processes that Spark starts are forks of one with this Python and this PySpark."""
     interpreter = python()
     with fork_server(tmp_path, interpreter) as forks:
-        steps, output = run_program(interpreter, forking(interpreter, forks))
+        forking = {"SPARK_BULL_TEST_PYTHON": str(interpreter), VARIABLE: str(forks)}
+        steps, output = run_program(interpreter, {"PYSPARK_PYTHON": os.environ["PYSPARK_PYTHON"], **forking})
     assert steps == set(STEPS), output

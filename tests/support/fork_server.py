@@ -58,12 +58,6 @@ def fork_server(folder: Path, python: Path | str = sys.executable) -> Iterator[P
         # It ends at the end of its input, as when this process is killed.
 
 
-def forking(python: Path | str, forks: Path) -> dict[str, str]:
-    """The variables by which Spark's Python processes are forks of a server with an interpreter."""
-    shell = ROOT / "tests" / "support" / "spark_python.sh"
-    return {"PYSPARK_PYTHON": str(shell), "SPARK_BULL_TEST_PYTHON": str(python), VARIABLE: str(forks)}
-
-
 def preload() -> None:
     # PySpark 4.0 has no pushdown of filters.
     for name in filter(find_spec, (*PROGRAMS, *LIBRARIES)):

@@ -5,7 +5,6 @@ Python and these imports take more CPU to start than what the processes do. Most
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 from multiprocessing import get_context
 from typing import Any
@@ -44,11 +43,6 @@ class ForkedProcess:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.join()
-
-
-def was_killed(run: Callable[..., object], *arguments: Any) -> bool:
-    """Runs the function until its process ends; whether it has killed itself."""
-    return ForkedProcess(run, *arguments).wait() == -signal.SIGKILL
 
 
 def work(url: str, prefix: str, protocol: str, processor: Callable[[RunningJob], object], **settings: Any) -> None:
