@@ -194,15 +194,11 @@ def test_jobs_that_enter_and_leave_are_counted(redis_url: str, prefix: str, prot
     assert (added.changes["wait"], added.changes["delayed"]) == (2, 1)
     with OurWorker(queue.handle):
         wait_until(lambda: queue.counts()["completed"] == 2, "the jobs to complete")
-    done = throughput_of(after_add, Look("mail", after_add.at_ms + 1_000, *_figures(queue)))
+    after = look_at(queue.handle)
+    done = throughput_of(after_add, Look("mail", after_add.at_ms + 1_000, after.ids, after.counts))
     assert (done.added_per_s, done.left_per_s, done.changes["completed"]) == (0.0, 2.0, 2)
     # A queue that is deleted begins to count anew.
     assert throughput_of(after_add, before).added_per_s == 0
-
-
-def _figures(queue: BullQueue) -> tuple[int, dict[str, int]]:
-    look = look_at(queue.handle)
-    return look.ids, dict(look.counts)
 
 
 # tail

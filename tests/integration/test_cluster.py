@@ -162,7 +162,8 @@ def test_a_worker_and_a_promoter_serve_queues_on_all_nodes(
 
 
 def test_a_move_to_another_slot_is_refused(queues: list[BullQueue]) -> None:
-    first, other = queues[0], next(one for one in queues if not _same_slot(one, queues[0]))
+    first, *others = queues
+    other = next(one for one in others if key_slot(one.name.encode()) != key_slot(first.name.encode()))
     first.add({}, job_id="a")
     with pytest.raises(OptionError, match=r"to have the hash tag {q0} of queue {q0}, as one script writes to both"):
         first.move("a", other.name)
@@ -260,10 +261,6 @@ def _opened(options: Options, name: str) -> RoundTrips[str]:
     handle = yield from opening(options, name)
     yield [("GET", handle.keys["id"])]
     return handle.keys.queue
-
-
-def _same_slot(one: BullQueue, other: BullQueue) -> bool:
-    return key_slot(one.name.encode()) == key_slot(other.name.encode())
 
 
 def test_a_socket_of_a_node_is_refused(own_redis: Callable[..., EmbeddedRedis], tmp_path: Path) -> None:

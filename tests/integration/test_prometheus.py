@@ -30,10 +30,6 @@ TESTS = Path(__file__).with_name("alerts.yml")
 RULES = Path(__file__).parents[2] / "conf" / "prometheus-alerts.yml"
 
 
-def is_installed() -> bool:
-    return all(map(shutil.which, ("prometheus", "promtool")))
-
-
 class Prometheus:
     """A server at `url`, with the rules of conf/."""
 
@@ -88,7 +84,8 @@ def _answers(server: Prometheus) -> bool:
 
 @pytest.fixture(autouse=True)
 def installed() -> None:
-    need(is_installed(), "needs prometheus and promtool: run `tools/ensure-tools.sh prometheus`")
+    installed = all(map(shutil.which, ("prometheus", "promtool")))
+    need(installed, "needs prometheus and promtool: run `tools/ensure-tools.sh prometheus`")
 
 
 def alerts() -> dict[str, dict[str, Any]]:

@@ -102,14 +102,8 @@ def test_retry_overrides_the_attempts_of_a_job(queue: BullQueue) -> None:
 
 def test_each_test_begins_with_an_empty_redis(queue: BullQueue) -> None:
     assert process_all(queue, act) == []
-    queue.add({"value": 1})
-    assert process_all(queue, act) == [JobOutcome("1", process_name(queue), "completed", 1)]
-
-
-def process_name(queue: BullQueue) -> str | None:
-    """The name of a job without one."""
-    job = queue.job("1")
-    return None if job is None else job.name
+    queue.add({"value": 1}, name="send")
+    assert process_all(queue, act) == [JobOutcome("1", "send", "completed", 1)]
 
 
 def test_an_unrecoverable_error_fails_a_job_at_once(queue: BullQueue) -> None:
