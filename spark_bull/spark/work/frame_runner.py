@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_bull.core.dialects.terms import AT_MOST_ONCE
 from spark_bull.core.error_text import reason_of, trace_of
 from spark_bull.core.errors import (
     JobCancelled,
@@ -36,6 +37,7 @@ from spark_bull.run.job.job_runner import (
     JobExpired,
     Result,
     Runner,
+    Texts,
     run_bisected,
     timeout_error,
 )
@@ -108,7 +110,8 @@ def error_columns(error: BaseException, reason: str = "", stack: str = "") -> di
 
 
 Transformation = Callable[[DataFrame], DataFrame]
-Output = StatedOutcome | RawJson
+#: What has become of a job: an ending, or the JSON text of its result.
+Output = StatedOutcome | str
 
 _MISSING: Final = "expected the transformation to return a row for this job, got none"
 
@@ -148,11 +151,16 @@ class FrameRunner(Runner):
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
         held = [job for job in jobs if job.claimed.id not in lost]
-        refused = {job: error for job in held if (error := _refusal_of(job)) is not None}
+        refused = {job: error for job in held if _may_be_refused(job) and (error := _refusal_of(job)) is not None}
         yield [Result(job, None, error) for job, error in refused.items()]
         for part, outputs in run_bisected([job for job in held if job not in refused], partial(self._run, lost)):
             each = [outputs] if isinstance(outputs, BaseException) else outputs
-            yield [_result(job, output) for job, output in zip(part, each, strict=True) if job.claimed.id not in lost]
+            texts = [output for output in each if isinstance(output, str)]
+            if len(texts) == len(part) and not lost and not any(job.follow_ups for job in part):
+                yield Texts(part, texts)
+            else:
+                pairs = zip(part, each, strict=True)
+                yield [_result(job, output) for job, output in pairs if job.claimed.id not in lost]
 
     def interrupt(self, job: RunningJob) -> None:
         """Cancels the Spark jobs of the call that has this job; may be called in any thread."""
@@ -193,10 +201,10 @@ class FrameRunner(Runner):
             given = frame if self._payload is None else parsed_payloads(frame, self._payload)
             result = in_this_process(self._transform, given)
         outputs = self._settled(jobs, result)
-        missing = [job for job in jobs if job.id not in outputs]
+        missing = [job for job in jobs if job.claimed.id not in outputs]
         if missing and self._payload is not None:
             outputs |= self._settled(missing, invalid_payloads(self._frame(missing), self._payload))
-        return [outputs.get(job.id) or StatedOutcome("failed", _MISSING) for job in jobs]
+        return [outputs.get(job.claimed.id) or StatedOutcome("failed", _MISSING) for job in jobs]
 
     def _frame(self, jobs: Sequence[RunningJob]) -> DataFrame:
         return self._spark.createDataFrame(frame_table(jobs))
@@ -235,6 +243,11 @@ def frame_runners(runner: Runner) -> list[FrameRunner]:
     return [one for one in runners if isinstance(one, FrameRunner)]
 
 
+def _may_be_refused(job: RunningJob) -> bool:
+    claimed = job.claimed
+    return AT_MOST_ONCE in claimed.opts or job.expires_s is not None or not job.handle.payloads.is_plain
+
+
 def _refusal_of(job: RunningJob) -> BaseException | None:
     """Why a job must not start."""
     if runs_at_most_once(job.claimed.opts):
@@ -249,8 +262,8 @@ def _refusal_of(job: RunningJob) -> BaseException | None:
 
 
 def _result(job: RunningJob, output: Output | BaseException) -> Result:
-    if isinstance(output, RawJson):
-        return Result(job, output, None)
+    if isinstance(output, str):
+        return Result(job, RawJson(output), None)
     if isinstance(output, (StatedOutcome, JobTimeout, JobCancelled)):
         return Result(job, None, output)
     # Spark passes on what a task has raised as text.

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from spark_bull.core.errors import DialectError, OptionError
-from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.outcomes import FollowUp
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
@@ -228,8 +227,10 @@ def _follow_ups(
 _REQUIRED: Final = frozenset({"id", "token"})
 
 
-def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, StatedOutcome | RawJson]:
+def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, StatedOutcome | str]:
     """Runs the query of a result, and returns the value or error of each of these jobs that it has, by job id.
+
+    Values are JSON texts.
 
     The jobs, of one queue, get their follow-ups. Rows of other jobs are left out. Raises OptionError for a result
     without the columns of mode=settle.
@@ -238,13 +239,14 @@ def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, StatedO
     frame = frame.select(*[name for name in SETTLED_COLUMNS if name in frame.columns])
     handle = jobs[0].handle
     plan = plan_columns(parse_options({"queue": handle.keys.queue}, SettleOptions), frame.schema)
-    by_claim, found = {(job.id, job.token): job for job in jobs}, dict[str, StatedOutcome | RawJson]()
+    tokens, found = {job.claimed.id: job.token for job in jobs}, dict[str, StatedOutcome | str]()
     for batch in frame.toArrow().combine_chunks().to_batches():
         completed = completed_columns(plan, batch)
         if completed is not None:
             outcomes = zip(*completed, strict=True)
-            found.update((job_id, RawJson(value)) for job_id, token, value in outcomes if (job_id, token) in by_claim)
+            found.update((job_id, value) for job_id, token, value in outcomes if tokens.get(job_id) == token)
             continue
+        by_claim = {(job.id, job.token): job for job in jobs}
         for rows in by_queue_and_reader(plan, batch).values():
             # Of several rows for a job, the last one counts, as in the sink.
             known = list({(row.id, row.token): row for row in rows if (row.id, row.token) in by_claim}.values())
@@ -273,10 +275,10 @@ def checked_frame(result: object) -> DataFrame:
     return result
 
 
-def _outcome(row: Row, invalid: str | None) -> StatedOutcome | RawJson:
+def _outcome(row: Row, invalid: str | None) -> StatedOutcome | str:
     if row.postponed is not None:
         return StatedOutcome(row.postponed.kind, "", ms=row.postponed.ms)
     error = "; ".join(filter(None, (row.error, invalid)))
     if row.error is None and invalid is None:
-        return RawJson(row.value)
+        return row.value
     return StatedOutcome("failed for good" if row.unrecoverable else "failed", error, stack=row.stack)
