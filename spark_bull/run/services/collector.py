@@ -166,15 +166,13 @@ class Collector:
         """Returns the end positions of the next batch, which follows `done`. max_jobs: of all queues; None: no limits.
 
         may_end: whether the query may end with this batch. Everything before `done` is committed and released. If there
-        are more than ENOUGH_JOBS, the batch may be smaller than it could be, so that it begins soon; with horizons,
-        only the first batch is. It is empty while it waits for more jobs.
+        are more than ENOUGH_JOBS, the batch may be smaller than it could be. It is empty while it waits for more jobs.
         Raises ConnectionLost, DataLost, DialectError, OptionError or ReaderInUse.
         """
         self._may_end = may_end or self._horizons is not None
         if self._prefetch is not None:
             prefetch, self._prefetch = self._prefetch, None
-            if not self._may_end:
-                self._stop_prefetch.set()
+            self._stop_prefetch.set()
             prefetch.result()
         self._refresh(done)
         self._losses.run([one.ledger.handle for one in self._open.values()])
