@@ -217,7 +217,7 @@ except ImportError:  # an older redis-py
     _DRIVER: dict[str, Any] = {}
 else:
     # Otherwise redis-py 8 reads its version from a file for each connection, which takes longer than connecting.
-    _DRIVER = {"driver_info": DriverInfo()}
+    _DRIVER = {"driver_info": DriverInfo(lib_version=redis.__version__)}
 
 try:
     from redis.maint_notifications import MaintNotificationsConfig
