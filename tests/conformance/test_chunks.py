@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from itertools import count
 from threading import Event
 from typing import Any
 
@@ -203,18 +202,6 @@ def test_the_scripts_that_claim_a_chunk_settle_the_one_before(
     assert sizes == [3 * SCRIPT_JOBS] * 4
     # Nothing is settled before the first chunk, and nothing is claimed after the last one.
     assert (calls["claims"], calls["settles and claims"], calls["settles"]) == (3, 9, 3)
-
-
-@pytest.mark.parametrize(("step_s", "grown"), [(0.0, [2, 3, 3]), (0.5, [1] * 8)])
-def test_chunks_of_a_quick_udf_grow(
-    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, step_s: float, grown: list[int]
-) -> None:
-    sizes: list[int] = []
-    add(queue, 9 * SCRIPT_JOBS)
-    monkeypatch.setattr("spark_bull.run.slot.chunk_loop.monotonic_s", count(step=step_s).__next__)
-    with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=SCRIPT_JOBS, quick_chunk=3 * SCRIPT_JOBS):
-        wait_until(completed(queue, 9 * SCRIPT_JOBS), "the jobs")
-    assert sizes == [part * SCRIPT_JOBS for part in (1, *grown)]
 
 
 def test_the_locks_of_processed_jobs_are_extended_until_their_part_is_settled(queue: BullQueue) -> None:

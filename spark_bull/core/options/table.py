@@ -194,9 +194,8 @@ class WorkOptions(Claiming, Settling, Rescuing):
       min_chunk: number of jobs for which a call of a UDF or a function of DataFrames waits, `chunkWaitMs` at most
       chunk_wait_ms: see `minChunk`; ms
       chunk_size: maximum number of jobs per claim of a slot, and per call of a UDF (2,000 at most) or a function of
-        DataFrames. Chunks of a UDF without `timeoutMs` grow to 1,000 jobs while they take less than 0.2 s, unless
-        `chunkSize` is given. Default: 100; UDFs: 200, or a larger `minChunk`; functions of DataFrames: 10,000, or 1,000
-        with `timeoutMs`
+        DataFrames. Default: 100; UDFs: 200, or a larger `minChunk`; functions of DataFrames: 10,000, or 1,000 with
+        `timeoutMs`
       timeout_ms: maximum duration of a job, for which its own `timeout` takes precedence, or of one call of a UDF or a
         function of DataFrames, ms; 0: unlimited
       extend_timeout_on_progress: whether each report of a job's progress begins its timeout anew, as in Kue: functions

@@ -21,23 +21,22 @@ from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_queue import SlotQueue
 from spark_bull.run.slot.termination import Cancelled
 
-#: Target duration of a chunk that grows or shrinks by its duration, s.
+#: Target duration of a chunk of jobs that run one by one, s.
 TARGET_S: Final = 0.2
 _FIRST_JOBS: Final = 16
 
 
 class ChunkSize:
-    """The number of jobs to claim next, `current`: `least` to `most`, and at most twice the previous number."""
+    """The number of jobs to claim next, `current`: at most `maximum`, and at most twice the previous number."""
 
-    def __init__(self, first: int, least: int, most: int) -> None:
-        self._least = least
-        self._most = most
-        self.current = first
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
+        self.current = min(_FIRST_JOBS, maximum)
 
     def update(self, jobs: int, seconds: float) -> None:
         """Adapts to the last chunk: its number of jobs and its duration."""
-        fitting = self._most if seconds <= 0 else int(TARGET_S * jobs / seconds)
-        self.current = max(self._least, min(fitting, 2 * self.current, self._most))
+        fitting = self._maximum if seconds <= 0 else int(TARGET_S * jobs / seconds)
+        self.current = max(1, min(fitting, 2 * self.current, self._maximum))
 
 
 class GrowingChunk:
@@ -195,11 +194,7 @@ class ChunkLoop(SlotLoop):
         at_once = 1 if plan.runner.one_by_one else None
         super().__init__(plan, slot, at_once=at_once, waits_in_thread=not self._has_one_queue)
         self._turns = Turns(self.queues)
-        most = plan.chunk_size
-        if at_once:
-            self._size = ChunkSize(min(_FIRST_JOBS, most), 1, most)
-        else:
-            self._size = ChunkSize(most, most, max(most, plan.quick_chunk))
+        self._size = ChunkSize(plan.chunk_size)
         self._isolating = False
         self._current = _Current("", ())
 
@@ -249,7 +244,7 @@ class ChunkLoop(SlotLoop):
             processed.settle()
             return claim
         deadline = monotonic_s() + self._plan.chunk_wait_ms / 1000
-        chunk = GrowingChunk(self._plan, claim, 1 if self._isolating else self._size.current)
+        chunk = GrowingChunk(self._plan, claim, 1 if self._isolating else self._plan.chunk_size)
         while chunk.may_grow:
             if chunk.is_short:
                 left_s = deadline - monotonic_s()
@@ -283,7 +278,7 @@ class ChunkLoop(SlotLoop):
     def _claim_limit(self) -> int:
         if self._isolating:
             return 1
-        return self._size.current if self._plan.runner.one_by_one else min(SCRIPT_JOBS, self._size.current)
+        return self._size.current if self._plan.runner.one_by_one else min(SCRIPT_JOBS, self._plan.chunk_size)
 
     def _isolate_stalled(self, chunk: _Chunk) -> Claim:
         """Reduces the claim to its first job that has stalled before, as this job may have killed its worker."""

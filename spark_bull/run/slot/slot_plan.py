@@ -72,7 +72,6 @@ class SlotPlan:
       concurrency: maximum number of jobs that are processed at the same time; 1 processes chunks of jobs in the main
         thread.
       chunk_size: maximum number of jobs that are processed at a time.
-      quick_chunk: the same for a UDF whose chunks take little time, if that is more.
       chunk_bytes: maximum size of the payloads that a script claims, and of the outcomes that it settles.
       batch_bytes: maximum size of the payloads of a chunk; 0: `chunk_bytes`.
       min_chunk: number of jobs for which a UDF waits, `chunk_wait_ms` at most.
@@ -101,7 +100,6 @@ class SlotPlan:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     run: int = 0
     max_stalled: int = 1
-    quick_chunk: int = 0
 
     @property
     def most_bytes(self) -> int:

@@ -45,9 +45,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-#: Default sizes of chunks. A call of a UDF has fixed costs: its chunks grow to the second size if they are quick.
+#: Default sizes of chunks. A call of a UDF has fixed costs.
 _UDF_CHUNK: Final = SCRIPT_JOBS
-_QUICK_UDF_CHUNK: Final = 1_000
 _FRAME_CHUNK: Final = 10_000
 #: The same for functions of DataFrames beside others, whose jobs wait for the whole chunk.
 _MIXED_CHUNK: Final = 1_000
@@ -69,13 +68,7 @@ def plan_worker(
     """Returns the plan of the slots of a worker. Raises OptionError for a processor that they cannot call."""
     runner = _runner_of(spark, queues[0].handle, processing.processor, payload_schema, options)
     plan = plan_slots(worker, queues, options, processing, runner, largest_chunk(options, processing.processor))
-    # A call that exceeds its timeout is repeated with halves of its jobs: the fewer, the sooner it ends.
-    may_grow = kinds_of(processing.processor) == {"UDF"} and not (options.chunk_size or options.timeout_ms)
-    return replace(
-        plan,
-        batch_bytes=_BATCH_BYTES if frame_runners(runner) else 0,
-        quick_chunk=_QUICK_UDF_CHUNK if may_grow else 0,
-    )
+    return replace(plan, batch_bytes=_BATCH_BYTES if frame_runners(runner) else 0)
 
 
 def largest_chunk(options: WorkOptions, processor: Processor | Mapping[str, Processor]) -> int:

@@ -93,7 +93,7 @@ def test_a_slot_stays_with_the_queue_that_had_jobs_while_the_first_one_has_none(
 
 
 def test_chunks_grow_with_quick_jobs_and_shrink_with_slow_ones() -> None:
-    size = ChunkSize(16, 1, 200)
+    size = ChunkSize(200)
     sizes = [size.current]
     for _ in range(5):
         size.update(size.current, 0.001)
