@@ -37,7 +37,7 @@ local function collapsed(rows, names)
 end
 
 -- How long the numbers of a worker stay after its last call, ms.
-local COUNTERS_TTL_MS = 2592000000
+local COUNTERS_TTL_MS = '2592000000'
 
 -- Adds to the HASH of a worker how many jobs it has claimed, and how many have had each outcome; returns these numbers.
 -- `lost`: {id, reason} of rejected outcomes. Jobs that could not end because of their children are not lost: they get
@@ -199,10 +199,10 @@ local function walk_waiting(key, groups, take, fits)
 
   -- Claims up to `count` jobs of the list `wait`, the next one first; returns whether it has read the last one.
   function walk.take_waiting(count)
-    local waiting = call('LRANGE', key.wait, -count, -1)
+    local waiting = call('LRANGE', key.wait, -count, '-1')
     local processed = walk.take_of(waiting, #waiting, -1, false)
     if processed > 0 then
-      call('LTRIM', key.wait, 0, -processed - 1)
+      call('LTRIM', key.wait, '0', -processed - 1)
     end
     return #waiting < count
   end

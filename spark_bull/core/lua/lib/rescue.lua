@@ -52,14 +52,14 @@ local function leave_active(active, ids)
   if count == 0 then
     return {}
   end
-  local tail = call('LRANGE', active, -count, -1)
+  local tail = call('LRANGE', active, -count, '-1')
   if is_reverse(ids, tail) then
-    call('LTRIM', active, 0, -count - 1)
+    call('LTRIM', active, '0', -count - 1)
     return {}
   end
   local wanted = set_of(ids)
   if #tail == count and all_in(wanted, tail) then
-    call('LTRIM', active, 0, -count - 1)
+    call('LTRIM', active, '0', -count - 1)
     return {}
   end
   local head = call('LRANGE', active, 0, count - 1)

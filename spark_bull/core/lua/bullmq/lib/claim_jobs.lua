@@ -197,7 +197,7 @@ local function claim_jobs(key, arg, now, limit)
   end
   local left = call('EXISTS', key.wait, key.prioritized) > 0
   if left and not paused_or_full and limited_ms == 0 then
-    call('ZADD', key.marker, 0, '0')
+    call('ZADD', key.marker, '0', '0')
   end
   return {ids = ids, damaged = damaged, limited_ms = limited_ms, next_due = next_due, more = left and allowed > 0}, rows,
     paused_or_full or limited_ms > 0

@@ -207,7 +207,9 @@ local function finish_jobs(settling, parents)
     while last_failed < #failed and (after[last_failed + 1] or 0) <= last do
       last_failed = last_failed + 1
     end
-    fail_jobs(settling, next_failed, last_failed)
+    if last_failed >= next_failed then
+      fail_jobs(settling, next_failed, last_failed)
+    end
     next_completed, next_failed = last + 1, last_failed + 1
   end
 
@@ -330,20 +332,24 @@ local function settle_jobs(key, arg, outcomes, now)
   end
   -- They end, or come to another state.
   finish_jobs(settling, parents)
-  retry_jobs(settling)
-  delay_jobs(settling)
-  put_back(settling)
-  count_returns(arg.base, outcomes.counted_returns or {}, mine)
-  for _, id in ipairs(wait_for_children(key, arg, outcomes.waiting_for_children, mine, now)) do
-    table.insert(outcomes.returned, id)
+  if #jobs.others > 0 then
+    retry_jobs(settling)
+    delay_jobs(settling)
+    put_back(settling)
+    count_returns(arg.base, outcomes.counted_returns or {}, mine)
+    for _, id in ipairs(wait_for_children(key, arg, outcomes.waiting_for_children, mine, now)) do
+      table.insert(outcomes.returned, id)
+    end
+    return_jobs(settling)
+    local limited_ms = limit_queue(settling)
+    if limited_ms then
+      -- For Node workers with a limiter.
+      call('SET', key.limiter, '9007199254740991', 'PX', limited_ms)
+    end
   end
-  return_jobs(settling)
-  local limited_ms = limit_queue(settling)
-  if limited_ms then
-    -- For Node workers with a limiter.
-    call('SET', key.limiter, '9007199254740991', 'PX', limited_ms)
+  if next(settling.left) then
+    refill_left_groups(settling)
   end
-  refill_left_groups(settling)
   count_finished(key, arg, settling.completed, settling.failed, now)
   return {mine = mine, lost = lost, may_drain = settling.completed + settling.failed > 0 and not goes_on(settling)}
 end
