@@ -6,6 +6,7 @@ the published messages. `tests/support/steps.py` and `two_sides.py` know the int
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -26,9 +27,12 @@ each_peer = each_peer_of("bull-1", "bull", "bullmq")
 
 @pytest.fixture
 def steps(steps: Steps) -> Steps:
+    ours = steps.ours["main"]
     steps.is_exact = True
+    # The version is found in the queue.
+    ours.handle = replace(ours.handle, bullmq_version="auto")
     # So that a list of jobs is added in several chunks.
-    steps.ours["main"]._options.chunk_size = 40
+    ours._options.chunk_size = 40
     return steps
 
 
@@ -36,7 +40,11 @@ def steps(steps: Steps) -> Steps:
 @pytest.mark.parametrize("verb", ["add", "stage"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))])
 def test_a_random_list_of_jobs_is_added_as_by_node(steps: Steps, peer: Peer, seed: int, verb: str) -> None:
-    steps.live([step(verb, jobs=random_jobs(Random(seed), peer.dialect, 150, custom_ids=peer.custom_ids))])
+    added = step(verb, jobs=random_jobs(Random(seed), peer.dialect, 150, custom_ids=peer.custom_ids))
+    # As in a queue that no Queue object of BullMQ has opened.
+    unsigned = step("redis", command=["HDEL", "main:meta", "version", "opts.maxLenEvents"])
+    for opened in ([], [unsigned]):
+        steps.live([*opened, added])
 
 
 #: Only the first one of two calls changes the state.
@@ -51,15 +59,19 @@ def test_a_repeated_pause_or_resume_is_published_as_by_node(steps: Steps) -> Non
 
 
 @each_peer_of("bull-1.1.3")
-def test_new_jobs_are_published_as_by_bull_1(pair: Pair, peer: Peer) -> None:
+def test_new_jobs_and_repeated_pauses_are_published_as_by_bull_1(pair: Pair, peer: Peer) -> None:
     """Outside the prefix, by the name of the queue. Bull 1.0 does not subscribe."""
     jobs, (left, right) = random_jobs(Random(5), "bull-1", 40), pair.queues.values()
     with published(pair.client, pair.prefix, left.name) as theirs:
         pair.node.call("add", queue=left.name, jobs=jobs)
+        for verb in PAUSES:
+            pair.node.call(verb, queue=left.name)
         # It publishes without waiting for the reply, on the connection that this call uses.
         pair.node.call("counts", queue=left.name)
     with published(pair.client, pair.prefix, right.name) as ours:
         right.add_many(NewJob(**new_job_arguments(job)) for job in jobs)
+        for verb in PAUSES:
+            getattr(right, verb)()
     said = [
         normalise_messages(heard, pair.prefix, dump(pair.client, pair.prefix, queue.name), pair.window)
         for heard, queue in ((theirs, left), (ours, right))
