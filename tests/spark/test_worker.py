@@ -555,7 +555,11 @@ def test_slots_of_dataframes_take_several_queues_pause_and_count_starts(
         assert (other.counts()["wait"], queue.counts()["wait"]) == (1, 1)
         worker.resume()
         wait_until(lambda: queue.counts()["failed"] == other.counts()["failed"] == 2, "the others to fail")
-        assert worker.status().failed == 4
+        queue.add("e", delivery="at-most-once")
+        wait_until(lambda: queue.counts()["failed"] == 3, "the job that must not run twice to fail")
+        reasons = {job.data: str(job.failed_reason) for job in queue.page("failed")}
+        assert "Process it with a function of a job" in reasons["e"]
+        assert worker.status().failed == 5
 
 
 def blocking(folder: str) -> Callable[[DataFrame], DataFrame]:

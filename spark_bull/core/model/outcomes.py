@@ -142,12 +142,12 @@ class Outcomes:
         self.size += len(returnvalue)
         self.keeps.append(keep)
 
-    def complete_all(self, job_ids: Sequence[str], returnvalues: Sequence[str], keep: Keep = None) -> None:
-        """Adds completed jobs, for all of which the same rule holds."""
+    def complete_all(self, job_ids: Sequence[str], returnvalues: Sequence[str], keeps: Sequence[Keep]) -> None:
+        """Adds completed jobs: see `complete`."""
         self.completed_ids += job_ids
         self.returnvalues += returnvalues
         self.size += sum(map(len, returnvalues))
-        self.keeps += [keep] * len(job_ids)
+        self.keeps += keeps
 
     def add_failure(self, job: Failed | Retried) -> None:
         """Adds a job whose attempt failed."""

@@ -101,17 +101,20 @@ class OutcomePolicy:
     dead_letter_queue: str | None = None
 
     def record_together(self, outcomes: Outcomes, dialect: Dialect, results: Texts, most_bytes: int) -> bool:
-        """Adds results to the outcomes, as `record` does for each. False: they can't be added together.
+        """Adds results to the outcomes, as `record` does for each. False: they are large, or stored elsewhere.
 
         most_bytes: the size of outcomes that are settled together.
         """
         jobs, texts = results.jobs, results.texts
         is_large = outcomes.size + sum(map(len, texts)) > min(most_bytes, MAX_RETURNVALUE)
-        if is_large or not jobs[0].handle.payloads.is_plain or _KEEP in "".join([job.claimed.opts for job in jobs]):
+        if is_large or not jobs[0].handle.payloads.is_plain:
             return False
+        keeps, opts = [self.keep_completed] * len(jobs), [job.claimed.opts for job in jobs]
+        if _KEEP in "".join(opts):
+            keeps = [keep_of(dialect, one, _KEEP, self.keep_completed) for one in opts]
         unwritten = dialect.unwritten_results
         values = ["" if text in unwritten else text for text in texts] if unwritten else texts
-        outcomes.complete_all([job.claimed.id for job in jobs], values, self.keep_completed)
+        outcomes.complete_all([job.claimed.id for job in jobs], values, keeps)
         return True
 
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:

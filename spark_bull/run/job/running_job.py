@@ -28,11 +28,7 @@ _CREATING: Final = Lock()
 
 
 def begin_together(jobs: Sequence[RunningJob]) -> None:
-    """Sets the start of attempts of jobs of one queue, which have no time limit, to now: see `RunningJob.begin`.
-
-    Parameters:
-      jobs: the jobs.
-    """
+    """Sets the start of attempts of jobs of one queue, which have no time limit, to now: see `RunningJob.begin`."""
     if jobs and jobs[0]._begun is not None:
         jobs[0]._begun.update([job.claimed.id for job in jobs])
 

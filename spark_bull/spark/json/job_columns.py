@@ -99,7 +99,7 @@ def column_of(name: str, raws: pa.Array, kind: pa.DataType) -> pa.Array:
 def well_formed_texts(raws: pa.Array) -> pa.Array:
     """JSON texts as `well_formed_json` returns them: the JSON functions of Spark would make `?` of half of a pair."""
     memory = memory_of(raws)
-    # A search for one byte takes a twentieth of the time.
+    # Most columns have no backslash; the search for it takes a tenth of the time of the other two.
     if b"\\" not in memory or (rb"\ud" not in memory and rb"\uD" not in memory):
         return raws
     return pa.array([raw and well_formed_json(text_of(raw) or "").encode() for raw in raws.to_pylist()], raws.type)

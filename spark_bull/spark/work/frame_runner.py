@@ -17,7 +17,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_bull.core.dialects.terms import AT_MOST_ONCE
 from spark_bull.core.error_text import reason_of, trace_of
 from spark_bull.core.errors import (
     JobCancelled,
@@ -30,7 +29,7 @@ from spark_bull.core.errors import (
 from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.threads import DaemonThread
 from spark_bull.run.job.interrupts import in_this_process
-from spark_bull.run.job.job_options import runs_at_most_once
+from spark_bull.run.job.job_options import once_only
 from spark_bull.run.job.job_runner import (
     RAISE_AGAIN_S,
     Abandoned,
@@ -151,7 +150,8 @@ class FrameRunner(Runner):
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
         held = [job for job in jobs if job.claimed.id not in lost]
-        refused = {job: error for job in held if _may_be_refused(job) and (error := _refusal_of(job)) is not None}
+        once = once_only([job.claimed for job in held])
+        refused = {job: error for job in held if (error := _refusal_of(job, once)) is not None}
         yield [Result(job, None, error) for job, error in refused.items()]
         for part, outputs in run_bisected([job for job in held if job not in refused], partial(self._run, lost)):
             each = [outputs] if isinstance(outputs, BaseException) else outputs
@@ -243,21 +243,17 @@ def frame_runners(runner: Runner) -> list[FrameRunner]:
     return [one for one in runners if isinstance(one, FrameRunner)]
 
 
-def _may_be_refused(job: RunningJob) -> bool:
-    claimed = job.claimed
-    return AT_MOST_ONCE in claimed.opts or job.expires_s is not None or not job.handle.payloads.is_plain
-
-
-def _refusal_of(job: RunningJob) -> BaseException | None:
-    """Why a job must not start."""
-    if runs_at_most_once(job.claimed.opts):
+def _refusal_of(job: RunningJob, once: Collection[str]) -> BaseException | None:
+    """Why a job must not start. once: the ids of jobs that must never run twice."""
+    if job.claimed.id in once:
         return UnrecoverableError(NOT_ONCE)
-    if job.has_expired:
+    if job.expires_s is not None and job.has_expired:
         return JobExpired()
-    try:
-        _ = job.data_text
-    except PayloadUnreadable as error:
-        return error
+    if not job.handle.payloads.is_plain:
+        try:
+            _ = job.data_text
+        except PayloadUnreadable as error:
+            return error
     return None
 
 

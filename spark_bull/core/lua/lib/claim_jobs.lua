@@ -36,7 +36,7 @@ local function collapsed(rows, names)
   return columns
 end
 
--- How long the numbers of a worker stay after its last call, ms.
+-- How long the numbers of a worker stay after its last call, ms. A text, as Redis 6.2 is slow to format numbers.
 local COUNTERS_TTL_MS = '2592000000'
 
 -- Adds to the HASH of a worker how many jobs it has claimed, and how many have had each outcome; returns these numbers.

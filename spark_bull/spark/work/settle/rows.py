@@ -228,9 +228,7 @@ _REQUIRED: Final = frozenset({"id", "token"})
 
 
 def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, StatedOutcome | str]:
-    """Runs the query of a result, and returns the value or error of each of these jobs that it has, by job id.
-
-    Values are JSON texts.
+    """Runs the query of a result, and returns the JSON text or error of each of these jobs that it has, by job id.
 
     The jobs, of one queue, get their follow-ups. Rows of other jobs are left out. Raises OptionError for a result
     without the columns of mode=settle.

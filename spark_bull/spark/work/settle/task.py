@@ -93,7 +93,7 @@ class _Chunk:
             named = zip(jobs.values, jobs.ids, jobs.tokens, strict=True)
             values = [self.handle.sealed("returnvalue", value, f"{job_id}:{token}") for value, job_id, token in named]
         outcomes = _outcomes_of(jobs.ids, jobs.tokens)
-        outcomes.complete_all(jobs.ids, values, self._keep_of(None))
+        outcomes.complete_all(jobs.ids, values, [self._keep_of(None)] * len(values))
         counts = self._send(outcomes, dict.fromkeys(jobs.ids, "completed"), jobs.rows)
         self.plan.ask(lambda: self._count(counts))
         return counts
