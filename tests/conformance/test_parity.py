@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from tests.conformance.pair import Pair
 from tests.support.dump import difference, dump, normalise_messages
 from tests.support.jobs import new_job_arguments, random_jobs
 from tests.support.node import Peer, each_peer_of
 from tests.support.steps import Steps, step
 from tests.support.traffic import published
+from tests.support.writes import register_all
 
 each_peer = each_peer_of("bull-1", "bull", "bullmq")
 
@@ -69,7 +71,10 @@ def test_new_jobs_and_repeated_pauses_are_published_as_by_bull_1(pair: Pair, pee
         # It publishes without waiting for the reply, on the connection that this call uses.
         pair.node.call("counts", queue=left.name)
     with published(pair.client, pair.prefix, right.name) as ours:
-        right.add_many(NewJob(**new_job_arguments(job)) for job in jobs)
+        new = [NewJob(**new_job_arguments(job)) for job in jobs]
+        right.add_many(new[:20])
+        register_all(right.handle, "w", [new[20:]])
+        roll_forward(right.handle, "w")
         for verb in PAUSES:
             getattr(right, verb)()
     said = [

@@ -45,11 +45,13 @@ def altered_scripts(*errors: Planted) -> Iterator[None]:
     read = scripts._read_packaged
     files = {one.file.removeprefix(_LUA): one for one in errors}
     texts = {file: one.planted(read(file)) for file, one in files.items()}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scripts, "_read_packaged", lambda file: texts.get(file) or read(file))
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scripts, "_read_packaged", lambda file: texts.get(file) or read(file))
+            scripts.load.cache_clear()
+            yield
+    finally:
         scripts.load.cache_clear()
-        yield
-    scripts.load.cache_clear()
 
 
 def violations(client: Redis, workload: str, seed: int, dialect: str = "bullmq", *errors: Planted) -> list[Violation]:

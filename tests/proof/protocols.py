@@ -15,6 +15,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.core.model.limits import WorkSettings
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch import registration, write_records
 from spark_bull.core.queue.dispatch.registration import register
@@ -80,6 +81,7 @@ class SmallWrite(Protocol):
 
     def begin(self) -> Setting:
         self.client.flushall()
+        self.records: list[WriteRecord] = []
         handle = self.queue.handle
         first = stage(handle, "w.0.0", [NewJob({"row": "r0"})])
         packed = self.client.hget(first.stage, "0")
@@ -87,13 +89,13 @@ class SmallWrite(Protocol):
         def driver() -> None:
             parts = [first, stage(handle, "w.1.0", [NewJob({"row": "r1"})])]
             register("w", [QueuePlan(handle, parts, {})], None)
-            roll_forward(handle, "w")
+            self.records.append(roll_forward(handle, "w"))
 
         def zombie() -> None:
             stage(handle, "w.1.1", [NewJob({"row": "zombie"})])
             stage_chunks(handle.connection, [StagedChunk(first.stage, 0, packed)], DAY_MS)
 
-        parties = {"driver": driver, "zombie": zombie, "recovery": lambda: recover(handle)}
+        parties = {"driver": driver, "zombie": zombie, "recovery": lambda: self.records.extend(recover(handle))}
         return Setting(parties, ["driver"], self._check)
 
     def _check(self) -> str:
@@ -108,6 +110,8 @@ class SmallWrite(Protocol):
         must = "driver" not in {choice.party for choice in order.choices if choice.dies}
         if seen != (self.rows_written if state or must else ()) or state not in ("", "finished"):
             return f"rows {seen}, the write is {state}, the driver got {order.parties['driver'].error!r}"
+        if len({*self.records}) > 1:
+            return f"records {self.records}"
         return f"kept {kept}" if (kept := self.lasting()) else ""
 
 
@@ -305,7 +309,7 @@ class Schedule(Protocol):
 
 
 class Manage(Protocol):
-    """A driver moves two jobs to another queue, while somebody recovers the queue."""
+    """A driver moves two jobs, and one that does not exist, to another queue; somebody recovers the queue meanwhile."""
 
     title = "manage: driver and recovery"
     schema = StructType().add("id", StringType()).add("to", StringType())
@@ -323,9 +327,9 @@ class Manage(Protocol):
 
     def _staged(self) -> ManageSink:
         options = {"url": self.url, "prefix": PREFIX, "queue": "q", "protocol": "bullmq", "mode": "manage"}
-        options |= {"action": "move", "chunkSize": "1", "txnAppId": "app", "txnVersion": "1"}
+        options |= {"action": "move", "chunkSize": "2", "txnAppId": "app", "txnVersion": "1"}
         sink = ManageSink(options, self.schema)
-        sink.task([{"id": f"key-{n}", "to": "later"} for n in range(2)])
+        sink.task([{"id": job_id, "to": "later"} for job_id in ("key-0", "gone", "key-1")])
         return sink
 
     def _check(self) -> str:
@@ -345,8 +349,8 @@ class Manage(Protocol):
         moved = self.rows(self.later)
         if sorted(moved) != (["r1"] if was_registered else ["r0", "r1"]):
             return f"moved {moved} by a repetition, registered before: {was_registered}"
-        changed = [record.changed for record in self.queue.writes()]
-        return "" if changed == [2] else f"changes counted: {changed}"
+        counted = [(record.changed, record.missing) for record in self.queue.writes()]
+        return "" if counted == [(2, 1)] else f"jobs counted as changed and as missing: {counted}"
 
 
 PROTOCOLS: tuple[type[Protocol], ...] = (SmallWrite, LargeWrite, TwoVersions, Ledger, Claims, Schedule, Manage)

@@ -169,7 +169,8 @@ class Steps(TwoSides):
         new_jobs, half, handle = self._new_jobs(jobs), len(jobs) // 2, self.ours[MAIN].handle
         self.node("add", queue=MAIN, jobs=jobs)
         assert register_all(handle, "w", [new_jobs[:half], new_jobs[half:]], chunk_size=40)
-        roll_forward(handle, "w")
+        record = roll_forward(handle, "w")
+        assert record.added + record.duplicates == len(jobs)
         return Answers()
 
     def _new_jobs(self, jobs: list[Job]) -> list[NewJob]:

@@ -64,22 +64,28 @@ def test_a_text_becomes_a_value(scope: type[Options], name: str, text: str, valu
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "expectation"),
+    ("scope", "name", "text", "expectation"),
     [
-        ("chunkSize", "2001", "an integer from 1 to 2,000"),
-        ("stageTtlMs", "10", "an integer >= 1,000"),
-        ("scanKeys", "maybe", "true or false"),
-        ("protocol", "kue", "one of auto, bull-1, bull, bullmq"),
-        ("delivery", "twice", "one of exactly-once, at-least-once"),
-        ("backoff", "soon", "ms, or a JSON object with type and delay"),
-        ("removeOnFail", "all", "true, false, a count, or an object"),
-        *[("addressMap", text, "addresses and those") for text in ("a", "a=b=c", "=b", "a=b:0", '{"a": 1}')],
-        ("opts", "[]", "a JSON object"),
+        (WriteOptions, "chunkSize", "2001", "an integer from 1 to 2,000"),
+        (WriteOptions, "stageTtlMs", "10", "an integer >= 1,000"),
+        (WriteOptions, "scanKeys", "maybe", "true or false"),
+        (WriteOptions, "protocol", "kue", "one of auto, bull-1, bull, bullmq"),
+        (WriteOptions, "delivery", "twice", "one of exactly-once, at-least-once"),
+        (WriteOptions, "backoff", "soon", "ms, or a JSON object with type and delay"),
+        (WriteOptions, "removeOnFail", "all", "true, false, a count, or an object"),
+        *[
+            (WriteOptions, "addressMap", text, "addresses and those")
+            for text in ("a", "a=b=c", "=b", "a=b:0", '{"a": 1}')
+        ],
+        (WriteOptions, "opts", "[]", "a JSON object"),
+        (ReadOptions, "numPartitions", "0", "an integer from 1 to 10,000"),
     ],
 )
-def test_a_bad_value_is_refused_with_what_was_expected_and_what_came(name: str, text: str, expectation: str) -> None:
+def test_a_bad_value_is_refused_with_what_was_expected_and_what_came(
+    scope: type[Options], name: str, text: str, expectation: str
+) -> None:
     with pytest.raises(OptionError, match=re.escape(f"expected `{name}` to be {expectation}")) as error:
-        parse_options({name: text}, WriteOptions)
+        parse_options({name: text}, scope)
     assert repr(text) in str(error.value)
 
 
