@@ -86,8 +86,8 @@ faults: setup ## Print the table of faults, planted errors and orders of calls; 
 
 costs: setup $(SPARK_CLASSES) ## Write the CPU time of the tests to tests/README.md: by part, process, folder, file, test and fixture
 	rm -rf artifacts/costs
-	SPARK_BULL_TEST_COSTS=artifacts/costs $(RUN) -m pytest -q -n 2 -p tests.support.costs $(PYTEST_ARGS) || true
-	@$(RUN) -m tests.support.costs artifacts/costs
+	SPARK_BULL_TEST_COSTS=artifacts/costs $(RUN) -m pytest -q -n 2 -p tools.costs $(PYTEST_ARGS) || true
+	@$(RUN) -m tools.costs artifacts/costs
 
 mutants: setup $(SPARK_CLASSES) ## Plant errors of one line in a copy, print which test finds each: ten minutes; MUTANTS_ARGS="receipt" selects
 	$(RUN) -m tests.proof.planted $(MUTANTS_ARGS)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue
-from tests.conformance.pair import SIDES, Pair, comparable, settled
-from tests.support.dump import DELAYED_SCALE, Dump, Key, Window, is_job
+from tests.conformance.pair import SIDES, Pair, settled
+from tests.support.dump import DELAYED_SCALE, Dump, Key, Window, comparable, is_job
 from tests.support.jobs import DAY
 from tests.support.node import NEWEST, PEERS, Peer, each_peer_of
 from tests.support.wait import wait_until

@@ -17,8 +17,7 @@ from redis import Redis
 
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work import claim as claims
-from tests.conformance.pair import comparable
-from tests.support.dump import Dump, Key, Window, difference, dump
+from tests.support.dump import Dump, Key, Window, comparable, difference, dump
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.two_sides import BLOCKED

@@ -26,6 +26,8 @@ TOKEN = "<token>"
 PRIVATE = "spark:"
 DELAYED_SCALE = 0x1000
 JSON_FIELDS = {"opts", "returnvalue", "stacktrace", "parent"}
+#: Keys that a running worker uses; their values at the end are random.
+_PASSING = {"marker", "stalled", "stalled-check", "id"}
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
@@ -175,6 +177,24 @@ def _field(name: str, value: str, moments: Moments) -> Any:
         # Stack frames depend on language and machine; only the first line is compared.
         return [str(trace).splitlines()[:1] for trace in parsed]
     return parsed
+
+
+def comparable(raw: Dump, window: Window) -> Dump:
+    """The comparable values: streams without order, as Node promotes at other times; numbers of traces."""
+    normal = {name: key for name, key in normalise(raw, window).items() if name not in _PASSING}
+    return {name: replace(key, value=_reported(name, key)) for name, key in normal.items()}
+
+
+def _reported(name: str, key: Key) -> Any:
+    if key.type == "stream":
+        return sorted(json.dumps(entry, sort_keys=True) for entry in key.value if entry["event"] != "drained")
+    if name == "meta":
+        return {field: value for field, value in key.value.items() if field != "version"}
+    if key.type == "hash" and "stacktrace" in key.value and isinstance(key.value["stacktrace"], list):
+        return {**key.value, "stacktrace": len(key.value["stacktrace"])}
+    if key.type == "zset":
+        return sorted(key.value, key=str)
+    return key.value
 
 
 def _number(value: Any) -> float:

@@ -1,5 +1,5 @@
-"""CPU time of tests: a plugin of pytest (`-p tests.support.costs`), which writes a file per process to the
-folder of SPARK_BULL_TEST_COSTS. `python -m tests.support.costs FOLDER` writes tables of them to tests/README.md.
+"""CPU time of tests: a plugin of pytest (`-p tools.costs`), which writes a file per process to the
+folder of SPARK_BULL_TEST_COSTS. `python -m tools.costs FOLDER` writes tables of them to tests/README.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 KINDS: Final = {"java": "JVM", "python": "Python", "node": "Node", "redis": "Redis", "valkey": "Redis"}
 #: How many files and tests are listed.
 LISTED: Final = 12
-README: Final = Path(__file__).parents[1] / "README.md"
+README: Final = Path(__file__).parents[1] / "tests" / "README.md"
 HEADING: Final = "## What the tests cost"
 
 #: CPU time, s, by table and name.
