@@ -27,14 +27,15 @@ from tests.support.work_bench import WorkBench, completed
 
 @dataclass
 class Queues:
-    """Queues of a Redis, and collectors of them, which are closed after the test. All are of one reader."""
+    """Queues of a Redis, and collectors of them, all of one reader. All are closed after the test."""
 
     place: Mapping[str, str]
     client: Redis
     opened: ExitStack
 
     def bench(self, name: str, protocol: str = "bullmq", **options: Any) -> WorkBench:
-        return WorkBench(BullQueue(name, protocol=protocol, **self.place, **options), self.client, twice=False)
+        queue = self.opened.enter_context(BullQueue(name, protocol=protocol, **self.place, **options))
+        return WorkBench(queue, self.client, twice=False)
 
     @cached_property
     def mail(self) -> WorkBench:
@@ -145,7 +146,7 @@ def test_a_query_waits_for_a_damaged_queue_whose_dialect_is_unknown_unless_it_en
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_queue_that_another_library_has_made_anew_ends_the_query(bench: WorkBench, queues: Queues) -> None:
+def test_a_queue_that_another_library_has_made_anew_ends_the_query(queues: Queues) -> None:
     old, new = (queues.bench("q", dialect) for dialect in ("bull-1", "bull"))
     finish(old, 3)
     dated = queues.collector("q", startingOffsets="2026-01-01")
@@ -390,7 +391,7 @@ def test_the_jobs_of_a_batch_are_divided_among_its_tasks_and_its_queues(redis_ur
 
 
 def test_a_wrong_protocol_is_refused_for_a_name_and_skipped_for_a_glob(
-    bench: WorkBench, queues: Queues, caplog: pytest.LogCaptureFixture
+    queues: Queues, caplog: pytest.LogCaptureFixture
 ) -> None:
     queues.mail.add()
     queues.bench("mail-2", "bull").add()

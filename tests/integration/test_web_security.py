@@ -45,6 +45,7 @@ def queue(queue: BullQueue) -> BullQueue:
 
 @pytest.fixture
 def web(queue: BullQueue, web: Web) -> Web:
+    """The server of the page, after the queue has its job."""
     return web
 
 

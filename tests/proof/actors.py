@@ -33,7 +33,10 @@ class Actor:
 
     def __init__(self, run: Callable[[Place], None], place: Place) -> None:
         self._run, self._place = run, place
-        self._process = CONTEXT.Process(target=run, args=(place,), daemon=True)
+        self._start()
+
+    def _start(self) -> None:
+        self._process = CONTEXT.Process(target=self._run, args=(self._place,), daemon=True)
         self._process.start()
 
     @property
@@ -50,7 +53,7 @@ class Actor:
             return False
         if self._process.exitcode == 0:
             return True
-        self.__init__(self._run, self._place)
+        self._start()
         return False
 
 
@@ -58,11 +61,14 @@ class NodeWorker:
     """A worker of BullMQ on some queues. lock_ms: how long its locks last; it rescues jobs as often as they stall."""
 
     def __init__(self, place: Place, queues: Sequence[str], lock_ms: int) -> None:
-        self._arguments = (place, queues, lock_ms)
-        self._peer = NodePeer("bullmq-6.7.0", place.url, place.prefix)
-        stalled = {"stalledInterval": CHECK_MS, "maxStalledCount": 1_000, "lockDuration": lock_ms}
-        for queue in queues:
-            self._peer.call("process", queue=queue, opts=stalled, events=[])
+        self._place, self._queues = place, queues
+        self._stalled = {"stalledInterval": CHECK_MS, "maxStalledCount": 1_000, "lockDuration": lock_ms}
+        self._start()
+
+    def _start(self) -> None:
+        self._peer = NodePeer("bullmq-6.7.0", self._place.url, self._place.prefix)
+        for queue in self._queues:
+            self._peer.call("process", queue=queue, opts=self._stalled, events=[])
 
     @property
     def pid(self) -> int:
@@ -75,7 +81,7 @@ class NodeWorker:
     def has_ended(self) -> bool:
         if not self._peer.process.alive:
             self._peer.close()
-            self.__init__(*self._arguments)
+            self._start()
         return False
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.functions import pandas_udf  # type: ignore[attr-defined]
+from pyspark.sql.functions import pandas_udf
 from pyspark.sql.types import LongType
 
 import spark_bull
@@ -26,12 +26,12 @@ from spark_bull.spark.programs.commands import Table, collect
 JOBS = 2_000
 
 
-@pandas_udf(LongType())  # type: ignore[untyped-decorator]
+@pandas_udf(LongType())
 def doubled(n: pd.Series) -> pd.Series:
     return 2 * n
 
 
-@pandas_udf(LongType())  # type: ignore[untyped-decorator]
+@pandas_udf(LongType())
 def doubled_time(at: pd.Series) -> pd.Series:
     return 2 * (at - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(1, "s")
 

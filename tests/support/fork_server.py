@@ -106,7 +106,12 @@ def await_end(process: int, client: socket.socket) -> NoReturn:
         client.recv(1)
         os.kill(process, signal.SIGTERM)
 
-    threading.Thread(target=terminate, daemon=True).start()
+    thread = threading.Thread(target=terminate)
+    thread.start()
+    # The child keeps its pid until the thread has ended, which else might terminate another process.
+    os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    client.shutdown(socket.SHUT_RD)
+    thread.join()
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     with suppress(ConnectionError):  # The client may have ended, too.
         client.sendall(str(code).encode())

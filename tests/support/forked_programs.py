@@ -16,7 +16,7 @@ from tests.support.wait import PATIENCE_S
 from tests.support.worker import OurWorker
 
 CONTEXT = get_context("forkserver")
-CONTEXT.set_forkserver_preload([__name__])
+CONTEXT.set_forkserver_preload([__name__, "tests.faults.programs"])
 
 
 class ForkedProcess:
