@@ -106,7 +106,7 @@ local group_room = {free_in = free_in, room_of = room_of, promote = promote_of_g
 -- groups; the ones that wait again (the list `waiting`) keep their places. The limits are given by the call, else by
 -- the call that delayed jobs last.
 local function refill_groups(key, arg, now, left, waiting)
-  if not next(left) or call('EXISTS', key.group_delayed) == 0 then
+  if call('EXISTS', key.group_delayed) == 0 then
     return
   end
   local packed = arg.group ~= '' and arg.group or call('GET', key.group_settings)

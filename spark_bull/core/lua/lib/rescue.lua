@@ -45,8 +45,8 @@ local function remove_adjacent(active, last, count)
 end
 
 -- Removes jobs from `active`. The jobs of a chunk are usually adjacent: at the tail when they are the oldest, else at
--- the head, else in between. Others are searched for one by one.
--- Returns the set of those that were not in the list.
+-- the head, else in between. Others are searched for one by one. Constants of the usual way are texts, as Redis is slow
+-- to format numbers. Returns the set of the ids that were not in the list.
 local function leave_active(active, ids)
   local count = #ids
   if count == 0 then

@@ -65,6 +65,9 @@ end
 
 -- Refills the groups that jobs have left; some of these jobs wait again.
 local function refill_left_groups(settling)
+  if not next(settling.left) then
+    return
+  end
   local ids, mine = {}, settling.mine
   for _, job in ipairs(settling.outcomes.retried) do
     ids[#ids + 1] = mine[job.id] and job.delay <= 0 and job.id or nil

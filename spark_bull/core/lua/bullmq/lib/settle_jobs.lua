@@ -347,9 +347,7 @@ local function settle_jobs(key, arg, outcomes, now)
       call('SET', key.limiter, '9007199254740991', 'PX', limited_ms)
     end
   end
-  if next(settling.left) then
-    refill_left_groups(settling)
-  end
+  refill_left_groups(settling)
   count_finished(key, arg, settling.completed, settling.failed, now)
   return {mine = mine, lost = lost, may_drain = settling.completed + settling.failed > 0 and not goes_on(settling)}
 end
