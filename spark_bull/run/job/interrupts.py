@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 from types import FrameType
-from typing import Any, Final
+from typing import Final, TypeVar
 
 _received: Final = Event()
+
+Argument = TypeVar("Argument")
+Value = TypeVar("Value")
 
 
 @contextmanager
@@ -136,11 +139,11 @@ def generation() -> int:
     return _generation
 
 
-def in_this_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Returns function(*arguments). A fork of this process that would return or raise, too, ends instead."""
+def in_this_process(function: Callable[[Argument], Value], argument: Argument) -> Value:
+    """Returns function(argument). A fork of this process that would return or raise, too, ends instead."""
     before = _generation
     try:
-        value = function(*arguments)
+        value = function(argument)
     except BaseException as error:
         end_fork(before, error)
         raise

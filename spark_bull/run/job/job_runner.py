@@ -31,6 +31,9 @@ RAISE_AGAIN_S: Final = 1.0
 #: The timer may be early by less than this.
 _TIMER_SLACK_S: Final = 0.001
 
+Argument = TypeVar("Argument")
+Value = TypeVar("Value")
+
 _jobs: Sequence[RunningJob] = ()
 _limit_ms = 0
 _deadline = math.inf
@@ -61,8 +64,10 @@ def handling_alarms() -> Iterator[None]:
             signal.signal(signal.SIGALRM, previous)
 
 
-def interruptible(jobs: Sequence[RunningJob], limit_ms: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Returns function(*arguments); see also `in_this_process`.
+def interruptible(
+    jobs: Sequence[RunningJob], limit_ms: int, function: Callable[[Argument], Value], argument: Argument
+) -> Value:
+    """Returns function(argument); see also `in_this_process`.
 
     In the main thread it raises JobTimeout in the function after `limit_ms` (0: never), and JobCancelled when one of
     these jobs is cancelled, again every second until the function ends. In other threads it does neither.
@@ -70,15 +75,15 @@ def interruptible(jobs: Sequence[RunningJob], limit_ms: int, function: Callable[
     global _jobs, _limit_ms, _deadline
     if get_ident() != _thread_id:
         if not limit_ms or get_ident() != main_thread().ident:
-            return in_this_process(function, *arguments)
+            return in_this_process(function, argument)
         with handling_alarms():
-            return interruptible(jobs, limit_ms, function, *arguments)
+            return interruptible(jobs, limit_ms, function, argument)
     _jobs = jobs
     try:
         if limit_ms:
             _limit_ms, _deadline = limit_ms, monotonic_s() + limit_ms / 1000 - _TIMER_SLACK_S
             signal.setitimer(signal.ITIMER_REAL, limit_ms / 1000, RAISE_AGAIN_S)
-        return in_this_process(function, *arguments)
+        return in_this_process(function, argument)
     finally:
         _jobs = ()
         if limit_ms:
