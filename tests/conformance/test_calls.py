@@ -475,7 +475,7 @@ def test_calls_are_found_while_those_of_another_attempt_are_pending(
 
 
 def found_by(flying: flight.Flight, count: int) -> list[flight.EndedCall]:
-    """The calls that have ended, when looks have found so many."""
+    """The calls that have ended, when looks have found `count` of them."""
     found: list[flight.EndedCall] = []
 
     def look() -> bool:

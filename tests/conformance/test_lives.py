@@ -560,7 +560,7 @@ def some_lives(made: SearchStrategy[list[Step]], first: int) -> list[list[Step]]
 
 
 def live_at_random(steps: Steps, first: int, most: int, made: Made) -> None:
-    """Runs sequences until so many steps were done; shortens a failing one, faster than Hypothesis would."""
+    """Runs sequences until `most` steps were done; shortens a failing one, faster than Hypothesis would."""
     steps.done = 0
     for number in count(first):
         for life in some_lives(made(steps.peer.dialect), number):

@@ -142,7 +142,7 @@ def _heard(pair: Pair, side: str) -> list[str]:
 
 
 def _has_ended(pair: Pair, side: str, number: int) -> bool:
-    """Whether so many jobs have ended. Bull publishes `drained` after the end of each, BullMQ with it."""
+    """Whether `number` jobs have ended. Bull publishes `drained` after the end of each, BullMQ with it."""
     heard = _heard(pair, side)
     is_complete = pair.peer.dialect == "bullmq" or heard[-1:] == ["drained"]
     return heard.count("completed") + heard.count("failed") == number and is_complete

@@ -58,7 +58,7 @@ class Server:
 
     @contextmanager
     def in_pieces(self, jobs: int, piece: int = REMOVE_SIZE, each: int = ELEMENTS_PER_JOB) -> Iterator[None]:
-        """Fails unless the block handles so many jobs with scripts that each do the work of at most one chunk."""
+        """Fails unless the block handles `jobs` jobs with scripts that each do the work of at most one chunk."""
         with script_work(self.client) as scripts:
             yield
         # A scan of a SET may return some more ids than it is asked for.

@@ -197,7 +197,7 @@ def filled(queue: BullQueue) -> BullQueue:
     return queue
 
 
-#: A job is read by at most so many commands of a script.
+#: Maximum number of commands of a script that read one job.
 COMMANDS_PER_JOB = 4
 #: And some more for a request.
 FURTHER_COMMANDS = 150

@@ -75,7 +75,7 @@ def counters(client: Redis, queue: BullQueue) -> list[bytes]:
 def process_both(
     theirs: NodePeer, queues: Sequence[BullQueue], limiter: Limiter, left_over: int = 0, **ours: int
 ) -> None:
-    """Node's worker processes the first queue, ours the second one, in which so many jobs go on waiting."""
+    """Node's worker processes the first queue, ours the second one, in which `left_over` jobs go on waiting."""
     left, right = queues
 
     def has_ended(queue: BullQueue, waiting: int = 0) -> bool:

@@ -15,7 +15,7 @@ from tests.proof.planted.errors import Planted
 from tests.proof.work_history import work_history
 from tests.proof.write_history import write_history
 
-#: A planted error must be found within so many histories.
+#: Maximum number of histories until a planted error is found.
 MOST_SEEDS = 60
 
 #: What histories are of, and their dialects.

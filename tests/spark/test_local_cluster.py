@@ -183,7 +183,7 @@ def processor(job):
     with open(f"/proc/{daemon}/stat") as stat:
         executor = stat.read().rpartition(")")[2].split()[1]
     open(os.path.join(folder, f"{executor}.{daemon}"), "w").close()
-    # Until so many executors have been at work.
+    # Until all executors have been at work.
     while len({name.partition(".")[0] for name in os.listdir(folder)}) < job.data["executors"]:
         time.sleep(0.01)
     return spark_bull.__file__

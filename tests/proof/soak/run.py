@@ -34,7 +34,7 @@ from tests.support.wait import Background
 
 PREFIX = "soak"
 BETWEEN_S = 20.0
-#: Interval of samples of memory; the keys of Redis are measured in each of so many.
+#: Interval of samples of memory, s; the keys of Redis are measured in one of KEYS_EACH samples.
 SAMPLE_S, KEYS_EACH = 5.0, 6
 #: How long it may take, after the last fault, until all jobs have ended and are collected, s.
 PATIENCE_S = 600.0

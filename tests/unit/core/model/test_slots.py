@@ -79,7 +79,7 @@ class Simulation:
         self.history: deque[int] = deque()
 
     def look(self, arrivals: float) -> int:
-        """Runs until the next look, between which so many jobs arrive."""
+        """Runs until the next look, before which `arrivals` jobs arrive."""
         self.running = self.slots
         self.waiting += arrivals
         done = min(self.waiting, self.running * LOOK_S / self.job_s)
