@@ -47,6 +47,16 @@ def claim_and_complete(bench: WorkBench, limit: int, group: GroupLimits) -> Clai
     return found
 
 
+def finish(bench: WorkBench, group: GroupLimits, at_once: int | None = None, limit: int = 10) -> list[str]:
+    """Claims and completes jobs until no more can start; returns their ids in the order in which they started."""
+    started: list[str] = []
+    found = bench.claim(limit, work_settings=settings(group, at_once))
+    while found.jobs or found.more:
+        started += ids_of(found)
+        found = bench.work(completed(found), limit, work_settings=settings(group, at_once))
+    return started
+
+
 def ids_of(found: Claim) -> list[str]:
     return [job.id for job in found.jobs]
 

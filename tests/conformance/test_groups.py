@@ -7,24 +7,16 @@ lost.
 from __future__ import annotations
 
 import json
-import threading
-from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Any
 
 import pytest
 
-from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits
 from spark_bull.core.model.outcomes import Claim, Outcomes, Rested, Retried
-from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.queue.work.verbs import promote_due
-from spark_bull.run.job.running_job import RunningJob
 from tests.conformance.groups import (
     ALL_GROUP_KEYS,
     FIVE_AT_ONCE,
@@ -38,6 +30,7 @@ from tests.conformance.groups import (
     delayed,
     due_times,
     end_windows,
+    finish,
     ids_of,
     move_back,
     outcomes_of,
@@ -47,7 +40,6 @@ from tests.conformance.groups import (
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, completed, not_bull_1
-from tests.support.worker import OurWorker
 
 # concurrency
 
@@ -81,25 +73,9 @@ def test_a_job_that_ends_promotes_the_next_one_of_its_group_behind_the_next_jobs
     assert bench.client.zrange(bench.key("group_active"), 0, -1) == [ids[0].encode(), ids[2].encode()]
 
 
-@pytest.mark.parametrize("way", ["returned", "unstarted"])
-def test_a_job_that_is_put_back_frees_its_place(bench: WorkBench, way: str) -> None:
-    ids = add(bench.queue, ["a"] * 2)
-    found = claim(bench)
-    bench.work(Outcomes(found.token, **{way: ids}))
-    assert bench.client.exists(bench.key("group_active")) == 0
-    assert ids_of(claim(bench)) == ids
-
-
 def test_jobs_of_a_group_start_in_the_order_in_which_they_were_added(bench: WorkBench) -> None:
     ids = add(bench.queue, ["a"] * 12)
-    started = []
-    found = claim(bench)
-    while found.jobs:
-        started += ids_of(found)
-        found = bench.work(completed(found), 10, work_settings=settings())
-        if not found.jobs and found.more:
-            found = claim(bench)
-    assert started == ids
+    assert finish(bench, TWO_AT_ONCE) == ids
     assert bench.counts() == {"completed": 12}
     if bench.bullmq:
         # Each of the other jobs was delayed once, and promoted when it could start.
@@ -115,16 +91,6 @@ def test_a_new_job_does_not_overtake_a_delayed_one_of_its_group(bench: WorkBench
     started = ids_of(claim(bench))
     assert started == ids[2:4]
     assert set(delayed(bench)) == set(ids[4:])
-
-
-def finish(bench: WorkBench, group: GroupLimits, at_once: int | None = None, limit: int = 10) -> list[str]:
-    """Claims and completes jobs until no more can start; returns their ids in the order in which they started."""
-    started: list[str] = []
-    found = bench.claim(limit, work_settings=settings(group, at_once))
-    while found.jobs or found.more:
-        started += ids_of(found)
-        found = bench.work(completed(found), limit, work_settings=settings(group, at_once))
-    return started
 
 
 def test_promoted_jobs_have_their_places_before_they_start(bench: WorkBench) -> None:
@@ -158,6 +124,7 @@ def test_a_job_that_waits_again_starts_before_the_delayed_jobs_of_its_group(benc
     found = claim(bench)
     put_back(bench, found, ids[0], way)
     assert bench.counts() == {"active": 1, "wait": 1, "delayed": 8}
+    assert bench.client.zrange(bench.key("group_active"), 0, -1) == [ids[1].encode()]
     assert ids_of(claim(bench)) == ids[:1]
 
 
@@ -245,21 +212,13 @@ def test_each_of_many_groups_whose_periods_are_over_starts_jobs(bench: WorkBench
 def test_a_claim_promotes_a_limited_number_of_jobs_when_many_periods_end_at_once(bench: WorkBench) -> None:
     tenants = [f"tenant-{n}" for n in range(60)]
     some = GroupLimits("tenant", max=20, duration_ms=HOUR_MS)
-    add(bench.queue, tenants * 30)
-    total = len(tenants) * 30
-    started = 0
-    while more := len(ids_of(claim_and_complete(bench, 500, some))):
-        started += more
-    assert started == len(tenants) * 20
-    assert bench.queue.counts()["delayed"] == total - started
+    total, at_first = len(add(bench.queue, tenants * 30)), len(tenants) * 20
+    assert len(finish(bench, some, limit=500)) == at_first
+    assert bench.queue.counts()["delayed"] == total - at_first
     move_back(bench, "group_windows", 2 * HOUR_MS)
-    claimed = claim_and_complete(bench, 1, some)
-    assert len(claimed.jobs) == 1
-    assert bench.queue.counts()["delayed"] >= total - started - 200
-    started += 1
-    while more := len(ids_of(claim_and_complete(bench, 500, some))):
-        started += more
-    assert started == total
+    assert len(claim_and_complete(bench, 1, some).jobs) == 1
+    assert bench.queue.counts()["delayed"] >= total - at_first - 200
+    assert len(finish(bench, some, limit=500)) == total - at_first - 1
 
 
 def test_jobs_that_wait_for_running_ones_are_due_a_few_at_a_time(bench: WorkBench) -> None:
@@ -335,27 +294,6 @@ def test_one_call_delays_a_limited_number_of_jobs_and_reports_that_there_is_more
 
 
 # losses
-
-
-@pytest.mark.parametrize("rescued_first", [True, False])
-def test_the_places_of_a_killed_worker_are_free_again(bench: WorkBench, rescued_first: bool) -> None:
-    ids = add(bench.queue, ["a"] * 6)
-    bench.client.delete(*(bench.handle.keys.lock(job.id) for job in claim(bench).jobs))
-    if rescued_first:
-        rescue_all(bench)
-        assert bench.client.exists(bench.key("group_active")) == 0
-    ended: list[str] = []
-    for _ in range(20):
-        found = claim(bench)
-        assert len(found.jobs) <= 2
-        bench.work(completed(found))
-        ended += ids_of(found)
-        if not found.jobs:
-            rescue_all(bench)
-            end_windows(bench)
-            promote_due(bench.handle)
-    assert sorted(ended) == sorted(ids)
-    assert bench.client.exists(bench.key("group_active"), bench.key("group_delayed")) == 0
 
 
 def test_delayed_jobs_that_were_removed_or_promoted_by_others_hold_up_nobody(bench: WorkBench) -> None:
@@ -481,43 +419,6 @@ def test_obliterate_removes_the_counters(bench: WorkBench) -> None:
 # workers
 
 
-class Watch:
-    """A processor that records how many jobs of each tenant run at the same time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: Counter[str] = Counter()
-        self.most: Counter[str] = Counter()
-        self.pause = threading.Event()
-
-    def process(self, job: RunningJob) -> None:
-        tenant = job.data["tenant"]
-        with self._lock:
-            self._running[tenant] += 1
-            self.most[tenant] = max(self.most[tenant], self._running[tenant])
-        self.pause.wait(0.005)
-        with self._lock:
-            self._running[tenant] -= 1
-
-
-def all_completed(queue: BullQueue, count: int) -> Callable[[], bool]:
-    return lambda: queue.counts()["completed"] == count
-
-
-@pytest.mark.parametrize(("queue", "concurrency"), [("bull-1", 1), ("bull", 4), ("bullmq", 4)], indirect=["queue"])
-def test_a_worker_continues_with_a_group_when_its_period_is_over(queue: BullQueue, concurrency: int) -> None:
-    """Without a promoter, and long before the delayed jobs are due."""
-    add(queue, ["a"] * 9 + ["b"] * 2)
-    limits = GroupLimits("tenant", max=3, duration_ms=300, concurrency=2)
-    watch = Watch()
-    with ExitStack() as workers:
-        for _ in range(2 if queue.handle.dialect.name == "bullmq" else 1):
-            worker = OurWorker(queue.handle, watch.process, concurrency=concurrency, lock_ms=HOUR_MS, group=limits)
-            workers.enter_context(worker)
-        wait_until(all_completed(queue, 11), "all jobs to complete")
-    assert max(watch.most.values()) <= 2, watch.most
-
-
 @each_peer_of("bull-1.1.3", "bull", "bullmq")
 def test_a_node_worker_promotes_and_processes_what_was_delayed(
     peer: Peer, node: Callable[..., NodePeer], redis_url: str, prefix: str
@@ -530,30 +431,4 @@ def test_a_node_worker_promotes_and_processes_what_was_delayed(
         assert queue.counts()["delayed"] == 4
         peer_of.call("process", queue="q", concurrency=4)
         work(queue.handle, ours, completed(found), 0)
-        wait_until(all_completed(queue, 6), "all jobs to complete")
-
-
-# the option
-
-
-def test_limits_of_groups_are_parsed_and_invalid_ones_refused() -> None:
-    given = {"by": "to.tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}
-    assert parse_arguments({"group": given}, WorkOptions).group == GroupLimits("to.tenant", 5, 1000, 2)
-    assert parse_arguments({"group": {"by": "tenant"}}, WorkOptions).group == GroupLimits("tenant")
-    assert parse_arguments({}, WorkOptions).group is None
-    values: list[Any] = [
-        {"concurrency": 2},
-        {"by": "", "concurrency": 2},
-        {"by": "a..b", "concurrency": 2},
-        {"by": 1, "concurrency": 2},
-        {"by": "tenant", "max": 5},
-        {"by": "tenant", "duration_ms": 5},
-        {"by": "tenant", "concurrency": 0},
-        {"by": "tenant", "concurrency": True},
-        {"by": "tenant", "max": 1.5, "duration_ms": 1000},
-        {"by": "tenant", "concurrency": 2, "other": 1},
-        "tenant",
-    ]
-    for value in values:
-        with pytest.raises(OptionError, match=r"expected `group` to be an object such as .*, got: "):
-            parse_arguments({"group": value}, WorkOptions)
+        wait_until(lambda: queue.counts()["completed"] == 6, "all jobs to complete")

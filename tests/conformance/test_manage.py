@@ -259,8 +259,9 @@ def test_a_queue_of_bull_has_no_limits_of_its_own(bench: Bench) -> None:
 
 
 @each_dialect
-def test_jobs_that_cannot_be_retried_or_promoted_are_refused(bench: Bench) -> None:
-    (waiting,), (failed,) = bench.put("wait"), bench.put("failed")
+def test_jobs_that_cannot_be_retried_promoted_or_removed_are_refused(bench: Bench) -> None:
+    (waiting,), (failed,), (active,) = bench.put("wait"), bench.put("failed"), bench.put("active")
+    bench.client.set(bench.key(f"{active}:lock"), "worker")
     before = bench.public()
     with pytest.raises(JobMissing, match=r"expected a job nobody in queue .*, found none") as missing:
         bench.queue.retry("nobody")
@@ -276,10 +277,13 @@ def test_jobs_that_cannot_be_retried_or_promoted_are_refused(bench: Bench) -> No
         with pytest.raises(JobLocked, match=f"job {failed} of queue .* is locked by a worker"):
             bench.queue.retry(failed)
         bench.client.delete(bench.key(f"{failed}:lock"))
-    with pytest.raises(JobMissing):
-        bench.queue.promote("nobody")
+    for verb in (bench.queue.promote, bench.queue.remove):
+        with pytest.raises(JobMissing):
+            verb("nobody")
     with pytest.raises(WrongState, match="to be delayed, it is wait"):
         bench.queue.promote(waiting)
+    with pytest.raises(JobLocked, match="until its lock expires"):
+        bench.queue.remove(active)
     assert bench.public() == before
 
 
@@ -300,18 +304,6 @@ def test_remove_and_promote_drop_ids_without_a_job(bench: Bench) -> None:
     with pytest.raises(JobMissing):
         bench.queue.promote(lost)
     assert lost not in bench.ids("delayed")
-
-
-@each_dialect
-def test_a_locked_or_missing_job_is_not_removed(bench: Bench) -> None:
-    (job_id,) = bench.put("active")
-    bench.client.set(bench.key(f"{job_id}:lock"), "worker")
-    before = bench.public()
-    with pytest.raises(JobLocked, match="until its lock expires"):
-        bench.queue.remove(job_id)
-    with pytest.raises(JobMissing):
-        bench.queue.remove("nobody")
-    assert bench.public() == before
 
 
 @each_flavour

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.jobs import STATES
-from spark_bull.core.model.limits import Limiter
+from spark_bull.core.model.limits import GroupLimits, Limiter
 from spark_bull.core.options.parse import SPARK_OPTIONS, as_texts, parse_arguments, parse_options
 from spark_bull.core.options.parts import Options, options_in
 from spark_bull.core.options.table import (
@@ -144,6 +144,16 @@ def test_an_invalid_rule_number_or_limiter_is_refused() -> None:
         ("remove_on_fail", "true, false, a count, or an object"): ("", "null", -2, [], {"ages": 5}, {"age": "5"}),
         ("lock_ms", "an integer >= 300, got: "): (True, 1.5, "soon", 299),
         ("limiter", "an object such as"): ({"max": 3}, {"max": True, "duration": 1}, 3, limiter | {"groupKey": ""}),
+        ("group", "an object such as .*"): (
+            {"concurrency": 2},
+            *({"by": by, "concurrency": 2} for by in ("", "a..b", 1)),
+            *(
+                {"by": "tenant", "concurrency": 2} | more
+                for more in ({"concurrency": 0}, {"concurrency": True}, {"x": 1})
+            ),
+            *({"by": "tenant"} | rate for rate in ({"max": 5}, {"duration_ms": 5}, {"max": 1.5, "duration_ms": 1})),
+            "tenant",
+        ),
     }
     for (name, expected), given_values in wrong.items():
         for value in given_values:
@@ -159,6 +169,13 @@ def test_a_limiter_may_limit_groups_or_keep_jobs_waiting(more: dict[str, Any], k
     limiter = parse_options(as_texts({"limiter": value}), WorkOptions).limiter
     assert limiter == Limiter(3, 50, **kept)
     assert limiter.given == value
+
+
+def test_limits_of_groups_are_optional() -> None:
+    given = {"by": "to.tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}
+    assert parse_arguments({"group": given}, WorkOptions).group == GroupLimits("to.tenant", 5, 1000, 2)
+    assert parse_arguments({"group": {"by": "tenant"}}, WorkOptions).group == GroupLimits("tenant")
+    assert parse_arguments({}, WorkOptions).group is None
 
 
 def test_a_limiter_excludes_others() -> None:
