@@ -32,7 +32,7 @@ from spark_bull.spark.work.settle.task import settle_task
 from tests.support.dump import Window, difference, dump, normalise, normalise_messages
 from tests.support.traffic import published
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, not_bull_1, only_bullmq
+from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
 from tests.support.worker import OurWorker
 
 HOUR_MS = 3_600_000
@@ -44,9 +44,10 @@ def other(bench: WorkBench, name: str) -> BullQueue:
     return BullQueue(name, url=handle.connection.settings.url, prefix=handle.keys.prefix, protocol=handle.dialect.name)
 
 
-def payloads(queue: BullQueue, state: str = "wait") -> list[Any]:
-    """The payloads of a state, the next job first."""
-    return [job.data for job in queue.page(state)]
+def payloads(bench: WorkBench, name: str = "q", state: str = "wait") -> list[Any]:
+    """The payloads of a state of a queue, the next job first."""
+    with other(bench, name) as queue:
+        return [job.data for job in queue.page(state)]
 
 
 def running(bench: WorkBench, claim: Claim) -> list[RunningJob]:
@@ -99,8 +100,7 @@ def test_a_processor_adds_jobs_to_its_own_queue_and_to_another_one(bench: WorkBe
         wait_until(lambda: bench.counts() == {"completed": 6, "failed": 3}, "all jobs to end")
     own = [job.data["of"] for job in bench.queue.page("completed") if "of" in job.data]
     assert sorted(own) == [0, 2, 4]
-    with other(bench, "next") as following:
-        added = Counter((data["of"], data["on"]) for data in payloads(following))
+    added = Counter((data["of"], data["on"]) for data in payloads(bench, "next"))
     assert added == Counter({(n, "failure" if n % 2 else "success"): 1 for n in range(6)})
 
 
@@ -116,11 +116,8 @@ def test_only_the_follow_ups_of_the_attempt_that_settles_the_job_are_added(bench
     bench.add(2, attempts=3)
     with OurWorker(bench.handle, processor):
         wait_until(lambda: bench.counts() == {"completed": 1, "failed": 1}, "both jobs to end")
-    with other(bench, "next") as following:
-        assert sorted((d["n"], d["attempt"], d["on"]) for d in payloads(following)) == [
-            (0, 3, "success"),
-            (1, 3, "failure"),
-        ]
+    added = sorted((data["n"], data["attempt"], data["on"]) for data in payloads(bench, "next"))
+    assert added == [(0, 3, "success"), (1, 3, "failure")]
 
 
 def test_a_job_that_is_delayed_has_no_follow_ups(bench: WorkBench) -> None:
@@ -157,8 +154,7 @@ def test_a_parent_that_cannot_complete_has_the_follow_ups_of_a_failure(bench: Wo
 
     with OurWorker(bench.handle, processor):
         wait_until(lambda: bench.counts() == {"failed": 1}, "the parent to fail")
-    with other(bench, "next") as following:
-        assert payloads(following) == [{"on": "failure"}]
+    assert payloads(bench, "next") == [{"on": "failure"}]
 
 
 # follow-ups that are children
@@ -243,13 +239,8 @@ def test_a_job_that_fails_for_good_is_copied_once_with_its_origin_and_can_come_b
 def test_a_failed_job_takes_its_origin_along_when_it_is_moved(bench: WorkBench) -> None:
     (first, second) = bench.add(2)
     before = bench.queue.job(first).opts
-
-    def processor(job: RunningJob) -> None:
-        if job.id == first:
-            raise ValueError('no {such} "thing"')
-
-    with OurWorker(bench.handle, processor):
-        wait_until(lambda: bench.counts() == {"completed": 1, "failed": 1}, "all jobs to end")
+    bench.work(failed_for(bench.claim(1), 'no {such} "thing"'))
+    bench.work(completed(bench.claim(1)))
     for job_id in (first, second):
         bench.queue.move(job_id, to="dead")
     with other(bench, "dead") as dead:
@@ -282,9 +273,7 @@ def test_a_job_whose_outcome_is_rejected_has_no_follow_ups(bench: WorkBench, los
             client.set(keys.job(lost), "no hash")
     answer = bench.work(outcomes_of(bench, claim, jobs))
     assert [one.id for one in answer.lost] == [lost]
-    assert payloads(bench.queue) == [{"of": kept}]
-    with other(bench, "next") as following:
-        assert payloads(following) == [{"of": kept}]
+    assert payloads(bench) == payloads(bench, "next") == [{"of": kept}]
 
 
 def test_an_attempt_that_has_lost_its_lock_is_told_so(bench: WorkBench) -> None:
@@ -362,15 +351,16 @@ def test_follow_ups_leave_the_same_keys_as_jobs_that_are_added(
 
 
 @only_bullmq
-@pytest.mark.parametrize("version", ["5", "6"])
-def test_follow_ups_of_a_paused_queue_wait_where_its_version_keeps_them(bench: WorkBench, version: str) -> None:
+@pytest.mark.parametrize(("version", "where"), [("5", "paused"), ("6", "wait")])
+def test_follow_ups_of_a_paused_queue_wait_where_its_version_keeps_them(
+    bench: WorkBench, version: str, where: str
+) -> None:
     with other(bench, "next") as following:
         bench.client.hset(following.handle.keys["meta"], "version", f"bullmq:{version}.0.0")
         following.pause()
         claim, job = only_job(bench)
         job.then(NewJob({}), queue="next")
         bench.work(outcomes_of(bench, claim, [job]))
-        where = "paused" if version == "5" else "wait"
         assert bench.client.llen(following.handle.keys[where]) == 1
 
 
@@ -422,17 +412,6 @@ def test_the_keys_of_other_queues_are_declared(bench: WorkBench, monkeypatch: py
         base = following.handle.keys.base
         keys = {key.decode() for key in bench.client.scan_iter(f"{base}*")}
     assert keys - set(declared) == {f"{base}1", f"{base}2"}
-
-
-@not_bull_1
-def test_prioritised_follow_ups_of_one_job_keep_their_order(bench: WorkBench) -> None:
-    claim, job = only_job(bench)
-    for n in range(MAX_FOLLOW_UPS):
-        job.then(NewJob({"n": n}, priority=1 + n % 3), queue="next")
-    bench.work(outcomes_of(bench, claim, [job]))
-    with other(bench, "next") as following:
-        state = "prioritized" if bench.bullmq else "wait"
-        assert [data["n"] for data in payloads(following, state)] == sorted(range(MAX_FOLLOW_UPS), key=lambda n: n % 3)
 
 
 @pytest.mark.parametrize("bench", ["bull"], indirect=True)
@@ -508,54 +487,44 @@ def test_rows_with_outcomes_have_follow_ups(bench: WorkBench) -> None:
 
     fields = struct(data=struct(of=NUMBER, failed=BooleanType()), queue=TEXT, on=TEXT, delay=NUMBER)
     assert settle(bench, fields, claim, [then(n) for n in range(7)], {4: "bad"}) == {"completed": 6, "retried": 1}
-    follow_ups = [data for data in payloads(bench.queue) if "of" in data]
+    follow_ups = [data for data in payloads(bench) if "of" in data]
     assert sorted(data["of"] for data in follow_ups) == [0, 1, 2, 3]
     assert all(data.keys() == {"of"} for data in follow_ups)
-    with other(bench, "next") as following:
-        assert payloads(following) == []
-        assert sorted(data["of"] for data in payloads(following, "delayed")) == [0, 1, 2, 3]
+    assert payloads(bench, "next") == []
+    assert sorted(data["of"] for data in payloads(bench, "next", "delayed")) == [0, 1, 2, 3]
+
+
+#: Follow-ups of a job that is settled with others: what is wrong, and the reason for which the job fails.
+BAD_FOLLOW_UPS: list[tuple[StructType, dict[str, Any], str]] = [
+    (struct(data=TEXT, delay=NUMBER), {"data": "1", "delay": -1}, "expected `delay` to be ms >= 0"),
+    (struct(data=TEXT, on=TEXT), {"data": "1", "on": "always"}, "expected `on` to be success or failure"),
+    (struct(data=TEXT, queue=TEXT), {"data": "1", "queue": ""}, "name of a queue"),
+    (struct(data=TEXT), {"data": "{"}, "JSON"),
+    (struct(data=TEXT), {"data": None}, "got NULL"),
+    (
+        struct(data=TEXT, parent=struct(queue=TEXT, id=TEXT)),
+        {"data": "1", "parent": {"queue": "q", "id": "gone"}},
+        "row 1, column `parent`: expected the parent of the job",
+    ),
+]
 
 
 @only_bullmq
-@pytest.mark.parametrize(
-    ("fields", "bad", "reason"),
-    [
-        (struct(data=TEXT, delay=NUMBER), {"data": "1", "delay": -1}, "expected `delay` to be ms >= 0"),
-        (struct(data=TEXT, on=TEXT), {"data": "1", "on": "always"}, "expected `on` to be success or failure"),
-        (struct(data=TEXT, queue=TEXT), {"data": "1", "queue": ""}, "name of a queue"),
-        (struct(data=TEXT), {"data": "{"}, "JSON"),
-        (struct(data=TEXT), {"data": None}, "got NULL"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "bad", "reason"), BAD_FOLLOW_UPS)
 def test_a_row_with_an_invalid_follow_up_fails_alone(
     bench: WorkBench, fields: StructType, bad: dict[str, Any], reason: str
 ) -> None:
     ids = bench.add(3)
-    claim = bench.claim()
-    good = {**dict.fromkeys(bad), "data": "1"}
-    assert settle(bench, fields, claim, [[good], [good, bad], [good]]) == {"completed": 2, "failed": 1}
+    [parent] = bench.add(delay=HOUR_MS)
+    good = {**dict.fromkeys(bad), "data": "1"} | ({"parent": {"queue": "q", "id": parent}} if "parent" in bad else {})
+    assert settle(bench, fields, bench.claim(), [[good], [good, bad], [good]]) == {"completed": 2, "failed": 1}
     (failed,) = bench.queue.page("failed")
     assert failed.id == ids[1]
     assert str(failed.failed_reason).startswith("column `then`: ")
     assert reason in str(failed.failed_reason)
-    assert payloads(bench.queue) == [1, 1]
-
-
-@only_bullmq
-def test_a_row_whose_follow_up_has_a_missing_parent_fails_alone(bench: WorkBench) -> None:
-    ids = bench.add(2)
-    [parent] = bench.add(delay=HOUR_MS)
-    claim = bench.claim()
-    then = [[{"data": "1", "parent": {"queue": "q", "id": one}}] for one in (parent, "gone")]
-    assert settle(bench, struct(data=TEXT, parent=struct(queue=TEXT, id=TEXT)), claim, then) == {
-        "completed": 1,
-        "failed": 1,
-    }
-    (failed,) = bench.queue.page("failed")
-    assert failed.id == ids[1]
-    assert str(failed.failed_reason).startswith("column `then`: row 0, column `parent`: expected the parent of the job")
-    (following,) = bench.queue.page("wait")
-    assert following.parent_key == bench.handle.keys.job(parent)
+    added = bench.queue.page("wait")
+    assert [job.data for job in added] == [1, 1]
+    assert {job.parent_key for job in added} == {bench.handle.keys.job(parent) if "parent" in bad else None}
 
 
 def test_rows_with_many_follow_ups_are_settled_in_several_calls(bench: WorkBench) -> None:
@@ -566,7 +535,7 @@ def test_rows_with_many_follow_ups_are_settled_in_several_calls(bench: WorkBench
     assert settle(bench, struct(data=TEXT), claim, then) == {"completed": 3, "failed": 1}
     (failed,) = bench.queue.page("failed")
     assert f"at most {MAX_FOLLOW_UPS} follow-ups of a job" in str(failed.failed_reason)
-    assert Counter(payloads(bench.queue)) == {1: MAX_FOLLOW_UPS, 3: 1, 4: MAX_FOLLOW_UPS}
+    assert Counter(payloads(bench)) == {1: MAX_FOLLOW_UPS, 3: 1, 4: MAX_FOLLOW_UPS}
 
 
 def test_a_column_of_a_wrong_type_is_refused_before_any_task(redis_url: str) -> None:

@@ -19,18 +19,17 @@ from hypothesis.strategies import SearchStrategy
 
 from tests.conformance.life_steps import deduplicated_lives_of, lives_of
 from tests.support.jobs import HOUR, Job
-from tests.support.node import PEERS, each_peer_of
+from tests.support.node import each_peer_of
 from tests.support.steps import Differs, Step, Steps, step
 from tests.support.traffic import send_scripts_twice
 
 #: Steps of one run, and of `make soak`.
 STEPS = 200
 SOAK_STEPS = 50_000
+SOAK = (pytest.mark.soak, pytest.mark.timeout(0))
 #: The seed of ordinary runs; SPARK_BULL_LIVES_SEED=<seed> repeats a failure of another seed.
 SEED = 9
 
-LIVED = [peer for peer in PEERS if peer.among(("bull-4", "bullmq"))]
-each_lived = each_peer_of("bull-4", "bullmq")
 Made = Callable[[str], SearchStrategy[list[Step]]]
 
 
@@ -521,25 +520,13 @@ OPERATIONS: Sequences = {
 
 @pytest.mark.interop
 @each_peer_of("bull-1", "bull", "bullmq")
-def test_each_operation_leaves_the_same_keys_as_with_node(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if each script is sent again, as if its reply had been lost."""
-    send_scripts_twice(monkeypatch)
-    live_each(steps, OPERATIONS)
-
-
-@pytest.mark.interop
-@each_lived
 def test_known_sequences_of_steps_leave_the_same_keys_as_with_node(
     steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if each script is sent again, as if its reply had been lost."""
     send_scripts_twice(monkeypatch)
-    live_each(steps, KNOWN_SEQUENCES)
-
-
-def live_each(steps: Steps, sequences: Sequences) -> None:
     differing = []
-    for packages, named in sequences.items():
+    for packages, named in (*OPERATIONS.items(), *KNOWN_SEQUENCES.items()):
         for name, life in named.items() if steps.peer.among(packages) else ():
             try:
                 steps.live(life)
@@ -559,8 +546,23 @@ def some_lives(made: SearchStrategy[list[Step]], first: int) -> list[list[Step]]
     return lives
 
 
-def live_at_random(steps: Steps, first: int, most: int, made: Made) -> None:
+@pytest.mark.slow
+@pytest.mark.interop
+@each_peer_of("bull-4", "bullmq")
+@pytest.mark.parametrize(
+    ("made", "most"),
+    [
+        (lives_of, STEPS),
+        (deduplicated_lives_of, STEPS // 4),
+        pytest.param(lives_of, SOAK_STEPS, marks=SOAK),
+        # Half of these steps add jobs, four on average.
+        pytest.param(deduplicated_lives_of, 5_500, marks=SOAK),
+    ],
+)
+def test_random_sequences_of_steps_leave_the_same_keys_as_with_node(steps: Steps, made: Made, most: int) -> None:
     """Runs sequences until `most` steps were done; shortens a failing one, faster than Hypothesis would."""
+    first = int(os.environ.get("SPARK_BULL_LIVES_SEED", SEED if most <= STEPS else randrange(10**9)))
+    print(f"seed {first}")
     steps.done = 0
     for number in count(first):
         for life in some_lives(made(steps.peer.dialect), number):
@@ -570,23 +572,3 @@ def live_at_random(steps: Steps, first: int, most: int, made: Made) -> None:
                 pytest.fail(f"{steps.shortest(life, apart)}\nseed {number}", pytrace=False)
             if steps.done >= most:
                 return
-
-
-@pytest.mark.slow
-@pytest.mark.interop
-@pytest.mark.timeout(1200)
-@each_lived
-@pytest.mark.parametrize(("made", "most"), [(lives_of, STEPS), (deduplicated_lives_of, STEPS // 4)])
-def test_random_sequences_of_steps_leave_the_same_keys_as_with_node(steps: Steps, made: Made, most: int) -> None:
-    live_at_random(steps, int(os.environ.get("SPARK_BULL_LIVES_SEED", SEED)), most, made)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(0)
-@pytest.mark.parametrize("peer", LIVED, ids=str)
-# Half of the steps of the latter add jobs, four on average.
-@pytest.mark.parametrize(("made", "most"), [(lives_of, SOAK_STEPS), (deduplicated_lives_of, 5_500)])
-def test_many_random_sequences_of_steps_leave_the_same_keys_as_with_node(steps: Steps, made: Made, most: int) -> None:
-    first = randrange(10**9)
-    print(f"seed {first}")
-    live_at_random(steps, first, most, made)
