@@ -57,6 +57,12 @@ def twice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     return bool(request.param == "twice")
 
 
+@pytest.fixture
+def dialect(request: pytest.FixtureRequest) -> str:
+    """BullMQ, or the dialect that is a parameter."""
+    return getattr(request, "param", "bullmq")
+
+
 @pytest.fixture(params=DIALECTS)
 def bench(
     request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str

@@ -26,21 +26,13 @@ from spark_bull.run.job.running_job import RunningJob
 from tests.support.forked_programs import CONTEXT
 from tests.support.jobs import HOUR
 from tests.support.wait import PATIENCE_S, wait_until
-from tests.support.work_bench import DIALECTS
+from tests.support.work_bench import each_dialect_by_name
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all, stage_all
 
 WAITING = ("wait", "paused", "prioritized", "delayed", "waiting-children")
 
 Open = Callable[..., BullQueue]
-
-
-@pytest.fixture
-def dialect(request: pytest.FixtureRequest) -> str:
-    return getattr(request, "param", "bullmq")
-
-
-each_dialect = pytest.mark.parametrize("dialect", DIALECTS, indirect=True)
 
 
 @pytest.fixture
@@ -73,7 +65,7 @@ def start_all(queue: BullQueue) -> int:
 # maximum length
 
 
-@each_dialect
+@each_dialect_by_name
 def test_a_full_queue_refuses_a_chunk_as_a_whole(opened: Open) -> None:
     queue = opened(max_length=10, chunk_size=4)
     with pytest.raises(QueueFull, match="expected room for 4 jobs in queue q, which has 8 of at most 10") as raised:
@@ -98,7 +90,7 @@ def test_a_job_whose_id_exists_needs_no_room(opened: Open) -> None:
     assert added.ids == ["", "j0", "j1", "", ""]
 
 
-@each_dialect
+@each_dialect_by_name
 def test_active_and_finished_jobs_need_no_room_but_all_waiting_ones_do(opened: Open, dialect: str) -> None:
     queue = opened(max_length=6)
     queue.add_many(jobs_of(3))
@@ -115,7 +107,7 @@ def test_active_and_finished_jobs_need_no_room_but_all_waiting_ones_do(opened: O
             opened(max_length=8).add({})
 
 
-@each_dialect
+@each_dialect_by_name
 def test_jobs_without_room_are_dropped_and_counted(opened: Open) -> None:
     queue = opened(max_length=10, when_full="drop", chunk_size=4)
     added = queue.add_many(jobs_of(15))
@@ -145,7 +137,7 @@ def test_a_writer_waits_for_room(opened: Open, caplog: pytest.LogCaptureFixture)
     assert max(map(int, seen)) <= 10
 
 
-@each_dialect
+@each_dialect_by_name
 def test_an_exactly_once_write_is_registered_only_if_all_of_its_jobs_fit(opened: Open) -> None:
     queue, limit = opened(), LengthLimit(10, "fail").fields
     queue.add_many(jobs_of(3))
@@ -278,7 +270,7 @@ def test_wrong_limits_of_the_length_are_refused(opened: Open) -> None:
 # closed intake
 
 
-@each_dialect
+@each_dialect_by_name
 def test_a_closed_queue_refuses_writers_until_it_is_opened(opened: Open) -> None:
     queue = opened()
     queue.add_many(jobs_of(2))

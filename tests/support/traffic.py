@@ -50,8 +50,8 @@ def calls_of_scripts(act: Act) -> Iterator[None]:
 def send_scripts_twice(monkeypatch: pytest.MonkeyPatch, *, alike: bool = False) -> list[str]:
     """Each script is sent again after its reply, with the same keys and arguments; the second reply counts.
 
-    alike: it must equal the first reply; the replies of `work` need not, as they tell the time. Returns the names of
-    the scripts that are sent from now on, without repetitions.
+    alike: it must equal the first reply, except of `work`, which tells the time, and `discard`, which counts. Returns
+    the names of the scripts that are sent from now on, without repetitions.
     """
     script = Connection.script
     names: list[str] = []
@@ -59,7 +59,9 @@ def send_scripts_twice(monkeypatch: pytest.MonkeyPatch, *, alike: bool = False) 
     def twice(self: Connection, name: str, *call: Any) -> Any:
         names.append(name)
         first, second = script(self, name, *call), script(self, name, *call)
-        assert not alike or first == second or name.endswith("/work"), f"{name} replied {first!r}, then {second!r}"
+        assert not alike or first == second or name.endswith(("/work", "/discard")), (
+            f"{name} replied {first!r}, then {second!r}"
+        )
         return second
 
     monkeypatch.setattr(Connection, "script", twice)

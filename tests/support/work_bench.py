@@ -23,12 +23,21 @@ from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.jobs.read import read_jobs
 from spark_bull.core.queue.work import claim as claims
+from tests.support.dump import PRIVATE, dump
 
 DIALECTS = ("bull-1", "bull", "bullmq")
+#: Options of a queue of each dialect, and for BullMQ of each major version.
+FLAVOURS = {
+    "bull-1": {"protocol": "bull-1"},
+    "bull": {"protocol": "bull"},
+    "bullmq-5": {"protocol": "bullmq", "bullmq_version": "5"},
+    "bullmq-6": {"protocol": "bullmq", "bullmq_version": "6"},
+}
 CLAIM_SETTINGS = WorkSettings("slot", lock_ms=3_600_000)
 
 only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
 each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
+each_dialect_by_name = pytest.mark.parametrize("dialect", DIALECTS, indirect=True)
 not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
 
 
@@ -38,7 +47,7 @@ class WorkBench:
 
     queue: BullQueue
     client: Redis
-    twice: bool
+    twice: bool = False
 
     @property
     def handle(self) -> QueueHandle:
@@ -79,7 +88,25 @@ class WorkBench:
         return None
 
     def key(self, name: str) -> str:
-        return str(self.handle.keys[name])
+        """The key of a state, or of another part of the queue."""
+        return str(self.handle.keys[name.replace("-", "_")])
+
+    def ids(self, state: str) -> list[str]:
+        """Ids of a state: of a list in the order of processing, of a sorted set by their scores."""
+        found: list[Any]
+        match self.handle.dialect.states[state].kind:
+            case "list":
+                found = self.client.lrange(self.key(state), 0, -1)[::-1]
+            case "zset":
+                found = self.client.zrange(self.key(state), 0, -1)
+            case _:
+                found = sorted(self.client.smembers(self.key(state)))
+        return [job_id.decode() for job_id in found]
+
+    def public(self) -> dict[str, Any]:
+        """The values of all keys that Node libraries know."""
+        whole = dump(self.client, self.handle.keys.prefix, self.queue.name)
+        return {name: key.value for name, key in whole.items() if not name.startswith(PRIVATE)}
 
     def locks(self, ids: list[str]) -> list[bool]:
         return [bool(self.client.exists(self.handle.keys.lock(job_id))) for job_id in ids]
@@ -101,29 +128,24 @@ NOW = 1_700_000_000_000
 
 
 @dataclass
-class Filled:
+class Filled(WorkBench):
     """A queue whose keys the test fills itself, as a Node library of that dialect would."""
-
-    queue: BullQueue
-    client: Redis
 
     @property
     def states(self) -> list[str]:
-        return list(self.queue.handle.dialect.states)
+        return list(self.handle.dialect.states)
 
-    def key(self, state: str) -> str:
-        return self.queue.handle.keys[self.queue.handle.dialect.states[state].key]
-
-    def put(self, state: str, ids: list[str], **fields: str | bytes | int) -> None:
+    def put(self, state: str, ids: list[str], at: int = NOW, **fields: str | bytes | int) -> None:
+        """Creates jobs in a state; `at` is when the first was added, and has finished or is due."""
         hashes = self.client.pipeline(transaction=False)
         for job_id in ids:
-            given = {"name": "n", "data": json.dumps({"id": job_id}), "opts": "{}", "timestamp": NOW, **fields}
-            hashes.hset(self.queue.handle.keys.job(job_id), mapping=given)
+            given = {"name": "n", "data": json.dumps({"id": job_id}), "opts": "{}", "timestamp": at, **fields}
+            hashes.hset(self.handle.keys.job(job_id), mapping=given)
         hashes.execute()
-        self.enter(state, ids)
+        self.enter(state, ids, at)
 
-    def enter(self, state: str, ids: list[str]) -> None:
-        key, kind = self.key(state), self.queue.handle.dialect.states[state].kind
+    def enter(self, state: str, ids: list[str], at: int = NOW) -> None:
+        key, kind = self.key(state), self.handle.dialect.states[state].kind
         if kind == "list":
             self.client.lpush(key, *ids)
         elif kind == "set":
@@ -131,16 +153,16 @@ class Filled:
         else:
             first = self.client.zcard(key)
             scale = 4096 if state == "delayed" else 1
-            self.client.zadd(key, {job_id: (NOW + first + n) * scale for n, job_id in enumerate(ids)})
+            self.client.zadd(key, {job_id: (at + first + n) * scale for n, job_id in enumerate(ids)})
 
     def move(self, job_id: str, source: str, target: str) -> None:
-        kind = self.queue.handle.dialect.states[source].kind
+        kind = self.handle.dialect.states[source].kind
         remove = {"list": lambda k, i: self.client.lrem(k, 0, i), "set": self.client.srem, "zset": self.client.zrem}
         assert remove[kind](self.key(source), job_id) == 1
         self.enter(target, [job_id])
 
     def read(self, *states: str, part: Slice | None = None, chunk_size: int = 500) -> list[Job]:
-        chunks = read_jobs(self.queue.handle, states, part=part or Slice(), chunk_size=chunk_size)
+        chunks = read_jobs(self.handle, states, part=part or Slice(), chunk_size=chunk_size)
         return [job for chunk in chunks for job in chunk.jobs(self.queue.name)]
 
 
