@@ -23,8 +23,7 @@ from benchmarks.calls import CHUNK, PAYLOAD, add_staged, chunks_of, stage
 from benchmarks.filling import queue_at
 from benchmarks.probes import cpu_of_process
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
-from benchmarks.stock import stock_redis
-from spark_bull.core.embedded import redis_server
+from benchmarks.stock import stock_redis, stock_server
 from spark_bull.core.options.parts import ALL_EVENTS
 from spark_bull.core.queue.dispatch.add import add_chunk
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -131,7 +130,7 @@ def _instructions_of(side: Side, jobs: int) -> int:
     with TemporaryDirectory() as folder:
         log, program = Path(folder, "log"), Path(folder, "redis-server")
         counting = f"valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null --log-file={log}"
-        program.write_text(f'#!/bin/sh\nexec {counting} {redis_server()} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {counting} {stock_server()} "$@"\n')
         program.chmod(0o755)
         with stock_redis(executable=str(program)) as server, queue_at(server.url) as queue:
             side(queue.handle, jobs)()
