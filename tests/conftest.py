@@ -223,7 +223,7 @@ def open_queue(redis_url: str, prefix: str) -> Iterator[Callable[..., BullQueue]
     """Opens queues, which are closed after the test."""
     with ExitStack() as opened:
 
-        def open_queue(name: str = "q", protocol: str = "auto", **options: Any) -> BullQueue:
+        def open_queue(name: str = "q", /, protocol: str = "auto", **options: Any) -> BullQueue:
             given = {"url": redis_url, "prefix": prefix, "protocol": protocol, **options}
             return opened.enter_context(BullQueue(name, **given))
 

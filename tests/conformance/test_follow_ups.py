@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, StringType, StructType
 
 from spark_bull.core.errors import DelayedError, DialectError, JobLockLost, OptionError
 from spark_bull.core.model.jobs import NewJob
@@ -29,6 +29,7 @@ from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.work.settle.plan import plan_settle
 from spark_bull.spark.work.settle.task import settle_task
+from tests.conformance.written import struct
 from tests.support.dump import Window, difference, dump, normalise, normalise_messages
 from tests.support.traffic import published
 from tests.support.wait import wait_until
@@ -452,10 +453,6 @@ def test_a_queue_of_another_dialect_is_refused(bench: WorkBench) -> None:
 
 
 TEXT, NUMBER = StringType(), IntegerType()
-
-
-def struct(**fields: DataType) -> StructType:
-    return StructType([StructField(name, kind) for name, kind in fields.items()])
 
 
 def settle(
