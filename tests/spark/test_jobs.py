@@ -83,7 +83,7 @@ def my_jobs(spark: SparkSession, program: Program, tmp_path: Path) -> MyJobs:
 
 
 def test_dispatch_fills_a_queue_and_report_counts_it(
-    program: Program, redis_url: str, prefix: str, tmp_path: Path
+    program: Program, client: Redis, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     table = tmp_path / "people.csv"
     table.write_text("name,team\n" + "".join(f"person-{n},{n % 3}\n" for n in range(500)))
@@ -91,8 +91,9 @@ def test_dispatch_fills_a_queue_and_report_counts_it(
     query = "SELECT struct(*) AS data, team AS name FROM input"
     reading = ["--input", str(table), "--format", "csv", "--read", "header=true", "--query", query]
     with BullQueue("people", url=redis_url, prefix=prefix) as queue:
-        # Its record is newer than the record of the dispatch.
-        BulkChange(queue.handle, Change("", "remove"))
+        # Another program's write, which ends just after the dispatch.
+        other = BulkChange(queue.handle, Change("", "remove")).run([])
+        client.zadd(queue.handle.keys["finished_writes"], {other.id: 2**52})
     said = program("dispatch", *reading, "--queue", "people", *where)
     assert "500 jobs added to queue people (bullmq), 0 duplicates" in said
     with BullQueue("people", url=redis_url, prefix=prefix) as queue:

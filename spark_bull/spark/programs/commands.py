@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, TextIO
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -14,12 +15,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.model.guards import Guard
-from spark_bull.core.queue.dispatch.write_records import open_writes, read_record, records
+from spark_bull.core.model.queues import WriteRecord
+from spark_bull.core.queue.dispatch.write_records import read_record
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.progress_line import ProgressLine
 from spark_bull.run.worker.program import Functions, arguments_of
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.requirements import start_query
+from spark_bull.spark.staging.sink import WRITE_ID
 from spark_bull.spark.work.worker import Worker
 
 _WIDTH: Final = 30
@@ -41,32 +44,36 @@ class Step:
 
 
 class WriteProgress:
-    """Shows the progress of a write in this block.
+    """Shows the progress of the one write in this block.
 
-    with WriteProgress(spark, [queue.handle]):
+    with WriteProgress(spark, [queue.handle]) as progress:
         df.write.format("bull")...
     """
 
     def __init__(self, spark: SparkSession, handles: Sequence[QueueHandle], stream: TextIO | None = None) -> None:
         self._spark = spark
         self._handles = handles
+        self._write_id = uuid4().hex
         self._line = ProgressLine(self._text, _INTERVAL_S, stream)
 
     def __enter__(self) -> WriteProgress:
+        self._spark.conf.set(WRITE_ID, self._write_id)
         self._line.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._spark.conf.unset(WRITE_ID)
         self._line.stop()
+
+    def records(self) -> list[WriteRecord]:
+        """The records of the write in its queues; none before it is registered."""
+        return [record for handle in self._handles if (record := read_record(handle, self._write_id))]
 
     def step(self) -> Step | None:
         """Returns the current step of the write; None if it is unknown."""
-        open_ones = [(handle, write_id) for handle in self._handles for write_id in open_writes(handle)[:1]]
-        if open_ones:
-            write_id = open_ones[0][1]
-            records = [record for handle in self._handles if (record := read_record(handle, write_id))]
+        if records := self.records():
             return Step("adding", sum(one.done for one in records), sum(one.jobs for one in records))
         tracker = self._spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
@@ -180,11 +187,10 @@ def added(
 ) -> Dispatched:
     """As `dispatch`, for rows; shows the progress."""
     started = time.monotonic()
-    with WriteProgress(spark, handles):
+    with WriteProgress(spark, handles) as progress:
         jobs.write.format("bull").options(**options).option("queue", queue).mode("append").save()
     seconds = time.monotonic() - started
-    write_id = next(one.id for one in records(handles[0]) if one.state == "finished")
-    parts = [part for handle in handles if (part := read_record(handle, write_id))]
+    parts = progress.records()
     return Dispatched(
         queue,
         handles[0].dialect.name,

@@ -7,7 +7,7 @@ not committed. `commit` registers the stages of the successful attempts; from th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
@@ -89,6 +89,9 @@ def refuse_overwrite(why: str, *, is_stream: bool) -> OptionError:
 
 S = TypeVar("S", bound=StagedPlan[Any])
 
+#: Setting of a session: the id of its next write, for a program that looks for the record of the write.
+WRITE_ID: Final = "spark.bull.writeId"
+
 #: Bytes of gathered chunks from which on they are staged: eight usual ones.
 _GATHERED_BYTES: Final = 1 << 19
 
@@ -119,6 +122,13 @@ def this_batch() -> Identity | None:
     query = context.getLocalProperty("sql.streaming.queryId")
     batch = context.getLocalProperty("streaming.sql.batchId")
     return Identity(query, int(batch)) if query and batch else None
+
+
+def _named(plan: S) -> S:
+    """The plan, with the id that the program has chosen: Spark passes the settings of a session to tasks only."""
+    context = TaskContext.get()
+    write_id = context and context.getLocalProperty(WRITE_ID)
+    return replace(plan, write_id=write_id) if write_id else plan
 
 
 @dataclass
@@ -164,6 +174,7 @@ def run_task(
 ) -> CommitMessage:
     """Runs an attempt; its rows are dropped if an earlier write of its identity was committed."""
     begin_task()
+    plan = _named(plan)
     attempt, identity = this_attempt(plan.write_id), this_batch() if plan.is_stream else plan.identity
     connection = Connection(plan.options.redis)
     started_on, outbox = connection.now_ms(), Outbox(connection, plan.options.stage_ttl_ms)

@@ -143,7 +143,7 @@ def records(handle: QueueHandle, start: int = 0) -> Iterator[WriteRecord]:
     yield from _read_records(handle, unfinished[start:])
     # Writes that end meanwhile move the others to later ranks, so that some are met twice, and none is missed.
     met, rank = set(unfinished), max(start - len(unfinished), 0)
-    # ZREVRANGE is not among the commands of all verbs, and `spark-bull dispatch` reads the record of its write.
+    # ZREVRANGE is not among the commands of all verbs.
     while found := handle.connection.call(
         "ZRANGE", handle.keys["finished_writes"], rank, rank + _RECORDS_PER_TRIP - 1, "REV"
     ):
