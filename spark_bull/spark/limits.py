@@ -13,13 +13,13 @@ from typing import Final
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import IntegralType, StructType
 
-from spark_bull.core.errors import OptionError, SparkBullError, restated
+from spark_bull.core.errors import OptionError
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import LimitsOptions
 from spark_bull.core.queue.handle.handle import open_handle
 from spark_bull.core.queue.manage.limits import GroupChange, change_groups, checked_name, given_limits
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.staging.columns import MS, TEXT, ColumnRule, column, column_indexes, column_values
+from spark_bull.spark.staging.columns import MS, TEXT, ColumnRule, column, column_indexes, column_values, errors_of_row
 from spark_bull.spark.staging.sink import Sink, refuse_overwrite
 
 _JOBS: Final = column("an integer", IntegralType)
@@ -69,10 +69,8 @@ def check_rows(plan: LimitsPlan, batches: Iterator[pa.RecordBatch]) -> CheckedLi
         numbers = range(len(changes), len(changes) + batch.num_rows)
         columns = {name: column_values(batch, index, name, numbers) for name, index in plan.columns.items()}
         for number, group, *limits in zip(numbers, columns.pop("group"), *columns.values(), strict=True):
-            try:
+            with errors_of_row(number):
                 changes.append(_change_of(group, dict(zip(columns, limits, strict=True))))
-            except SparkBullError as error:
-                raise restated(error, f"row {number}: {error}") from error
     return CheckedLimits(changes)
 
 

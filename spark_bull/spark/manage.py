@@ -41,6 +41,7 @@ from spark_bull.spark.staging.columns import (
     column,
     column_indexes,
     column_values,
+    errors_of_row,
 )
 from spark_bull.spark.staging.commit import commit_staged, discard_stages, reporting
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
@@ -277,7 +278,8 @@ class _Task:
         options = self.plan.options
         for queue, rows, own in by_queue(self.plan.rows.rows(batch, numbers), options.queue, numbers):
             if queue not in self.stages:
-                opened = self.plan.handle_of(queue)
+                with errors_of_row(own[0]):
+                    opened = self.plan.handle_of(queue)
                 self.stages[queue] = opened, self.attempt.part_of(opened)
             handle, part = self.stages[queue]
             for chunk in change_chunks(handle, rows, own, options.chunk_size, options.chunk_bytes):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyspark.sql.types import IntegralType, StringType, StructType, TimestampType
 
 from spark_bull.core.dialects.base import Dialect, Repeated
-from spark_bull.core.errors import OptionError, SparkBullError, restated
+from spark_bull.core.errors import OptionError
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ScheduleOptions
 from spark_bull.core.queue.dispatch.write_records import SCHEDULERS, Fields, Identity, QueuePlan
@@ -37,6 +37,7 @@ from spark_bull.spark.staging.columns import (
     column,
     column_indexes,
     column_values,
+    errors_of_row,
 )
 from spark_bull.spark.staging.commit import commit_staged, discard_stages, reporting
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
@@ -202,10 +203,8 @@ class _Task:
             queue = row.pop(QUEUE, None) or self.plan.options.queue
             if not queue:
                 raise OptionError(f"row {number}: expected `queue` to name a queue, got {queue!r}")
-            try:
+            with errors_of_row(number):
                 self._take(self._stage(queue), row, number, now)
-            except SparkBullError as error:
-                raise restated(error, f"row {number}: {error}") from error
 
     def _take(self, stage: _Stage, row: dict[str, object], number: int, now: int) -> None:
         if stage.was_committed:

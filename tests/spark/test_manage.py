@@ -134,3 +134,9 @@ WRONG: list[tuple[str, dict[str, str], str]] = [
 def test_wrong_changes_are_refused_before_a_job_is_changed(bull: Bull) -> None:
     for columns, options, said in WRONG:
         assert said in refusal(bull, bull.spark.sql(f"SELECT {columns}"), mode="manage", protocol="bullmq", **options)
+    with BullQueue("old", **bull.options, protocol="bull") as old:
+        old.add({})
+    other = bull.spark.sql("SELECT 'old' AS queue, '7' AS id, 'retry' AS action")
+    assert "partition 0, row 0: expected queue old to speak bullmq" in refusal(
+        bull, other, None, mode="manage", protocol="bullmq"
+    )

@@ -97,7 +97,7 @@ def test_a_wrong_column_is_refused_and_a_bad_row_is_named_before_a_job_is_visibl
     for named, said in (
         ("CAST(NULL AS STRING)", "partition 0, row 2: expected `queue` to name a queue"),
         ("''", "partition 0, row 2: expected `queue` to name a queue"),
-        ("'a:b'", "partition 0, expected `queue` without ':' (BullMQ refuses it), got: 'a:b'"),
+        ("'a:b'", "partition 0, row 2: expected `queue` without ':' (BullMQ refuses it), got: 'a:b'"),
     ):
         frame = bull.spark.range(0, 3, 1, 1).selectExpr("'{}' AS data", f"IF(id = 2, {named}, 'q') AS queue")
         assert said in refusal(bull, frame, None)

@@ -15,6 +15,7 @@ from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.encode.chunks import ChunkBuilder
 from spark_bull.core.dialects.encode.codec import check_defaults, defaults_of, encode
 from spark_bull.core.dialects.terms import AT_LEAST_ONCE, SPREAD_SEED
+from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.jobs import Added
 from spark_bull.core.options.parts import ALL_EVENTS
 from spark_bull.core.options.table import WriteOptions
@@ -28,7 +29,7 @@ from spark_bull.spark.dispatch.features.flows import Children
 from spark_bull.spark.dispatch.features.routing import Shards, named_default
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.staging.columns import QUEUE, QueueRows, by_queue
+from spark_bull.spark.staging.columns import QUEUE, QueueRows, by_queue, errors_of_row
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
 from spark_bull.spark.staging.sink import Attempt, Outbox, run_task
 
@@ -139,7 +140,7 @@ class _Task:
         for part in self.plan.rows.slices(batch):
             own, numbers = numbers[: part.num_rows], numbers[part.num_rows :]
             rows = self.plan.rows.rows(part, own)
-            self.write.open(rows.get(QUEUE, ()))
+            self._open(rows.get(QUEUE, ()), own)
             routed: Iterator[QueueRows] = by_queue(rows, self.plan.options.queue, own)
             for router in self.routers:
                 routed = chain.from_iterable(router(*queue_rows) for queue_rows in routed)
@@ -158,6 +159,16 @@ class _Task:
                     self._take_flows(writer, taken, self.children, children)
         if sum(writer.builder.gathered for writer in self.writers.values()) > _MAX_GATHERED_BYTES:
             self._flush()
+
+    def _open(self, queues: Sequence[str], numbers: Sequence[int]) -> None:
+        """Opens the queues that rows name, in shared round trips."""
+        try:
+            self.write.open(queues)
+        except (DialectError, OptionError):
+            for queue, number in zip(queues, numbers, strict=True):
+                with errors_of_row(number):
+                    self.write.open([queue])
+            raise
 
     def _take(self, writer: _QueueWriter, rows: TaskRows) -> None:
         jobs = encode(writer.handle.dialect, rows.values, self.write.defaults, rows.numbers)

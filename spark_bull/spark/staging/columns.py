@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructType, VariantType
 
-from spark_bull.core.errors import OptionError, did_you_mean
+from spark_bull.core.errors import OptionError, SparkBullError, did_you_mean, restated
 from spark_bull.spark.json.json_text import check_json, is_encodable, is_text, ms_of, to_json
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.lazy_arrow import pa
@@ -97,6 +98,15 @@ def column_values(
         return [value and {name: v for name, v in value.items() if v is not None} for value in array.to_pylist()]
     values: list[Any] = array.to_pylist()
     return values
+
+
+@contextmanager
+def errors_of_row(number: int | str) -> Iterator[None]:
+    """Adds the number of a row to errors of its values."""
+    try:
+        yield
+    except SparkBullError as error:
+        raise restated(error, f"row {number}: {error}") from error
 
 
 #: Name of the option and the column that name a queue.
