@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from spark_bull.core.dialects.encode.chunks import ChunkBuilder
 from spark_bull.core.dialects.encode.codec import carrying, encode, rows_of
 from spark_bull.core.dialects.terms import SPREAD_SEED
 from spark_bull.core.error_text import short_errors
-from spark_bull.core.errors import OptionError, did_you_mean
+from spark_bull.core.errors import OptionError, SparkBullError, did_you_mean, restated
 from spark_bull.core.late import late
 from spark_bull.core.model.jobs import Added, NewJob
 from spark_bull.core.options.arguments import JOB_TEXTS, JobProperties, listing
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
 else:
     (encode_flows,) = late("flows", of="spark_bull.core.dialects.encode")
     (trees,) = late("flows", of="spark_bull.core.queue.dispatch")
+
+
+@contextmanager
+def _naming_jobs(*, are_many: bool) -> Iterator[None]:
+    """Names the job in errors of rows by its number, unless it is the only one."""
+    try:
+        yield
+    except SparkBullError as error:
+        if not (text := str(error)).startswith("row "):
+            raise
+        named = text.replace("row", "job", 1) if are_many else text.removeprefix("row 0: ")
+        raise restated(error, named) from error.__cause__
 
 
 class OpenQueue:
@@ -193,13 +206,17 @@ class Adding(OpenQueue):
         return wait_for_replicas(self.handle.connection, self.handle.keys, terms, primaries) if terms else None
 
     def _added(self, jobs: Iterable[NewJob], context: str = "") -> Added:
-        primaries = self._check_replicas()
-        added = sum_of(self._add(jobs, carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}))
-        if primaries:
-            added = replace(added, replicas=self._wait_for_replicas(primaries))
-        for row, reason in added.rejected.items():
-            raise rejection(row, reason)
-        return added
+        remaining = iter(jobs)
+        first = [*islice(remaining, 2)]
+        with _naming_jobs(are_many=len(first) > 1):
+            primaries = self._check_replicas()
+            defaults = carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}
+            added = sum_of(self._add(chain(first, remaining), defaults))
+            if primaries:
+                added = replace(added, replicas=self._wait_for_replicas(primaries))
+            for row, reason in added.rejected.items():
+                raise rejection(row, reason)
+            return added
 
     def _add(self, jobs: Iterable[NewJob], defaults: Mapping[str, Any]) -> Iterator[Added]:
         builder = ChunkBuilder(self._options.chunk_size, self._options.chunk_bytes)

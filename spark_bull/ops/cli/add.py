@@ -5,36 +5,25 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_bull.core.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE
-from spark_bull.core.errors import OptionError, SparkBullError, restated
+from spark_bull.core.errors import OptionError
 from spark_bull.core.model.job_json import strict_json
-from spark_bull.core.model.jobs import Added, NewJob, RawJson
+from spark_bull.core.model.jobs import NewJob, RawJson
 from spark_bull.core.options.values import deduplication, json_object
 from spark_bull.ops.cli.arguments import argument, duration, number, priority_or_name
 from spark_bull.ops.cli.command import Output, command, open_queue
-
-if TYPE_CHECKING:
-    from spark_bull.core.queue.bull_queue import BullQueue
 
 
 def _add(args: Namespace) -> Output:
     if args.data == "-":
         added = open_queue(args).add_many(_jobs_of_lines(args, sys.stdin))
     else:
-        added = _added(open_queue(args), _job(args, json_argument(args.data, "data")))
+        added = open_queue(args).add_many([_job(args, json_argument(args.data, "data"))])
     # Ids of many jobs are for programs.
     ids = {"ids": added.ids} if args.json else {"id": None if args.data == "-" else added.ids[0]}
     return {**ids, "added": added.added, "duplicates": added.duplicates, "deduplicated": added.deduplicated}
-
-
-def _added(queue: BullQueue, job: NewJob) -> Added:
-    """Adds one job, whose errors name no row."""
-    try:
-        return queue.add_many([job])
-    except SparkBullError as error:
-        raise restated(error, str(error).removeprefix("row 0: ")) from error
 
 
 def _jobs_of_lines(args: Namespace, lines: Iterable[str]) -> list[NewJob]:
