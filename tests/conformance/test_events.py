@@ -26,39 +26,34 @@ from tests.conftest import need
 from tests.support.job_order import graph_sink, rows_of
 from tests.support.traffic import published
 from tests.support.wait import PATIENCE_S, wait_until
-from tests.support.work_bench import DIALECTS, WorkBench, only_bullmq
+from tests.support.work_bench import DIALECTS, WorkBench, each_dialect, only_bullmq
 from tests.support.worker import behave
 from tests.support.writes import register_all
 
-each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
-not_bullmq = pytest.mark.parametrize("dialect", DIALECTS[:2])
+Open = Callable[..., BullQueue]
+not_bullmq = pytest.mark.parametrize("queue", DIALECTS[:2], indirect=True)
 
 
 @pytest.fixture(autouse=True)
 def _channels(redis_kind: str, request: pytest.FixtureRequest) -> None:
     """Redis allows patterns of channels only by their exact text, which differs from test to test."""
-    if redis_kind == "acl" and "dialect" in request.fixturenames:
-        need(request.getfixturevalue("dialect") != "bull", "the user may not subscribe to the patterns of Bull 3 and 4")
-
-
-def queue_of(url: str, prefix: str, dialect: str, name: str = "q") -> BullQueue:
-    return BullQueue(name, url=url, prefix=prefix, protocol=dialect)
+    if redis_kind == "acl" and hasattr(request.node, "callspec"):
+        dialects = [value for value in request.node.callspec.params.values() if isinstance(value, str)]
+        need("bull" not in dialects, "the user may not subscribe to the patterns of Bull 3 and 4")
 
 
 @each_dialect
-def test_no_event_after_the_call_is_missed(redis_url: str, prefix: str, dialect: str) -> None:
-    with queue_of(redis_url, prefix, dialect) as queue:
-        early = queue.add({})
-        with queue.events(timeout_s=PATIENCE_S) as events:
-            late = [queue.add({"n": n}) for n in range(3)]
-            waiting = (event.job_id for event in events if event.event == "waiting")
-            assert [next(waiting) for _ in late] == late
-        assert early not in late
+def test_no_event_after_the_call_is_missed(queue: BullQueue) -> None:
+    queue.add({})
+    with queue.events(timeout_s=PATIENCE_S) as events:
+        late = [queue.add({"n": n}) for n in range(3)]
+        waiting = (event.job_id for event in events if event.event == "waiting")
+        assert [next(waiting) for _ in late] == late
 
 
 @each_dialect
-def test_the_iterator_ends_after_the_timeout(redis_url: str, prefix: str, dialect: str) -> None:
-    with queue_of(redis_url, prefix, dialect) as queue, queue.events(timeout_s=0.01) as events:
+def test_the_iterator_ends_after_the_timeout(queue: BullQueue) -> None:
+    with queue.events(timeout_s=0.01) as events:
         assert list(events) == []
         with pytest.raises(StopIteration):
             next(events)
@@ -66,42 +61,40 @@ def test_the_iterator_ends_after_the_timeout(redis_url: str, prefix: str, dialec
 
 @each_dialect
 @pytest.mark.parametrize("by", ["close", "stop"])
-def test_another_thread_ends_the_iterator(redis_url: str, prefix: str, dialect: str, by: str) -> None:
+def test_another_thread_ends_the_iterator(queue: BullQueue, by: str) -> None:
     stop = threading.Event()
-    with queue_of(redis_url, prefix, dialect) as queue:
-        events = queue.events(stop=stop)
-        seen: list[object] = []
-        reader = threading.Thread(target=lambda: seen.extend(events))
-        reader.start()
-        wait_until(lambda: events._reading.locked(), "the thread to read")
-        events.close() if by == "close" else stop.set()
-        reader.join(PATIENCE_S)
-        assert not reader.is_alive()
-        assert seen == []
+    events = queue.events(stop=stop)
+    seen: list[object] = []
+    reader = threading.Thread(target=lambda: seen.extend(events))
+    reader.start()
+    wait_until(lambda: events._reading.locked(), "the thread to read")
+    events.close() if by == "close" else stop.set()
+    reader.join(PATIENCE_S)
+    assert not reader.is_alive()
+    assert seen == []
 
 
 def test_a_reader_that_is_closed_while_it_gets_events_closes_its_connection(
-    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with queue_of(redis_url, prefix, "bullmq") as queue:
-        events = queue.events()
-        [source] = events._sources
-        read, close, closed = source.read, source.close, threading.Event()
+    events = queue.events()
+    [source] = events._sources
+    read, close, closed = source.read, source.close, threading.Event()
 
-        def read_until_another_thread_closes(wait_s: float) -> list[QueueEvent]:
-            found = read(wait_s)
-            events.close()
-            return found
+    def read_until_another_thread_closes(wait_s: float) -> list[QueueEvent]:
+        found = read(wait_s)
+        events.close()
+        return found
 
-        def note() -> None:
-            close()
-            closed.set()
+    def note() -> None:
+        close()
+        closed.set()
 
-        monkeypatch.setattr(source, "read", read_until_another_thread_closes)
-        monkeypatch.setattr(source, "close", note)
-        queue.add({})
-        assert [event.event for event in events.read(PATIENCE_S)][:1] == ["added"]
-        assert closed.is_set()
+    monkeypatch.setattr(source, "read", read_until_another_thread_closes)
+    monkeypatch.setattr(source, "close", note)
+    queue.add({})
+    assert [event.event for event in events.read(PATIENCE_S)][:1] == ["added"]
+    assert closed.is_set()
 
 
 @only_bullmq
@@ -125,20 +118,17 @@ def test_a_delayed_event_says_when_the_job_is_due(bench: WorkBench) -> None:
 
 
 @each_dialect
-def test_wrong_arguments_are_refused_and_a_start_where_no_events_are_kept(
-    redis_url: str, prefix: str, dialect: str
-) -> None:
-    with queue_of(redis_url, prefix, dialect) as queue:
-        said = r"expected `start` to be .* got: 'yest" if dialect == "bullmq" else "expected no `start`: .* keeps no ev"
-        with pytest.raises(OptionError, match=said):
-            queue.events(start="yesterday")
-        with pytest.raises(OptionError, match="expected `timeout_s` to be a number of seconds >= 0, got: -1"):
-            queue.events(timeout_s=-1)
+def test_wrong_arguments_are_refused_and_a_start_where_no_events_are_kept(queue: BullQueue) -> None:
+    said = r"expected `start` to be .* got: 'yest" if queue.protocol == "bullmq" else "expected no `start`: .* keeps no"
+    with pytest.raises(OptionError, match=said):
+        queue.events(start="yesterday")
+    with pytest.raises(OptionError, match="expected `timeout_s` to be a number of seconds >= 0, got: -1"):
+        queue.events(timeout_s=-1)
 
 
-def test_queues_of_all_dialects_are_read_at_once(redis_url: str, redis_kind: str, prefix: str) -> None:
+def test_queues_of_all_dialects_are_read_at_once(open_queue: Open, redis_kind: str) -> None:
     dialects = [dialect for dialect in DIALECTS if redis_kind != "acl" or dialect != "bull"]
-    queues = [queue_of(redis_url, prefix, dialect, dialect) for dialect in dialects]
+    queues = [open_queue(dialect, dialect) for dialect in dialects]
     expected = {(queue.name, "waiting") for queue in queues}
     with QueueEvents([queue.handle for queue in queues], timeout_s=PATIENCE_S) as events:
         for queue in queues:
@@ -151,8 +141,8 @@ def test_queues_of_all_dialects_are_read_at_once(redis_url: str, redis_kind: str
 
 
 @not_bullmq
-def test_a_message_that_cannot_be_read_is_left_out(client: Redis, redis_url: str, prefix: str, dialect: str) -> None:
-    with queue_of(redis_url, prefix, dialect) as queue, queue.events(timeout_s=PATIENCE_S) as events:
+def test_a_message_that_cannot_be_read_is_left_out(client: Redis, queue: BullQueue, prefix: str) -> None:
+    with queue.events(timeout_s=PATIENCE_S) as events:
         for channel in (f"{prefix}:q:completed", f"{prefix}:q:progress", "completed@q", "failed@q"):
             for message in ("", "7", "[1]", '{"jobId', "[1, 2]", '["", {"opts": 1}]', "\xff"):
                 client.publish(channel, message)
@@ -176,17 +166,12 @@ ALL = {
 }
 #: What wakes workers and promoters.
 SIGNALS = {"delayed", "jobs"}
-each_choice = pytest.mark.parametrize("events", ["all", "ends", "none"])
-
-Open = Callable[..., BullQueue]
 
 
 @pytest.fixture
-def open_queue(redis_url: str, prefix: str) -> Open:
-    # Bull 1 publishes outside the prefix.
-    return lambda dialect, **options: BullQueue(
-        f"q-{prefix}", url=redis_url, prefix=prefix, protocol=dialect, **options
-    )
+def alone(open_queue: Open, prefix: str) -> Open:
+    """Opens the queue of a dialect; Bull 1 publishes outside the prefix."""
+    return lambda dialect="bullmq", **options: open_queue(f"q-{prefix}", dialect, **options)
 
 
 @contextmanager
@@ -216,35 +201,30 @@ def cause_all(queue: BullQueue, client: Redis) -> None:
     stall(queue.handle, claim.token, [stalled], max_stalled=1, since=0)
 
 
-@each_dialect
-@each_choice
-def test_the_events_of_a_choice_are_caused_and_no_others(
-    open_queue: Open, client: Redis, dialect: str, events: str
-) -> None:
-    with open_queue(dialect, events=events) as queue, heard(client, queue) as names:
-        cause_all(queue, client)
-    wanted = {
-        "all": ALL[dialect],
-        "ends": ALL[dialect] - STEPS,
-        "none": ALL[dialect] & SIGNALS,
-    }[events]
-    assert names == wanted
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_events_of_a_choice_are_caused_and_no_others(alone: Open, client: Redis, dialect: str) -> None:
+    wanted = {"all": ALL[dialect], "ends": ALL[dialect] - STEPS, "none": ALL[dialect] & SIGNALS}
+    for events, expected in wanted.items():
+        queue = alone(dialect, events=events)
+        with heard(client, queue) as names:
+            cause_all(queue, client)
+        assert names == expected
+        queue.obliterate(force=True)
 
 
 @pytest.mark.parametrize("events", ["ends", None])
-def test_a_write_that_another_process_finishes_keeps_its_choice(
-    open_queue: Open, client: Redis, events: str | None
-) -> None:
+def test_a_write_that_another_process_finishes_keeps_its_choice(alone: Open, client: Redis, events: str | None) -> None:
     given = {} if events is None else {"events": events}
-    with open_queue("bullmq") as queue:
-        register_all(queue.handle, "w", [[NewJob({}), NewJob({}, delay=HOUR_MS)]], **given)
-    with open_queue("bullmq", events="none") as queue, heard(client, queue) as names:
+    register_all(alone().handle, "w", [[NewJob({}), NewJob({}, delay=HOUR_MS)]], **given)
+    queue = alone(events="none")
+    with heard(client, queue) as names:
         assert roll_forward(queue.handle, "w").added == 2
     assert names == ({"delayed"} if events else {"added", "waiting", "delayed"})
 
 
-def test_a_flow_goes_on_without_events(open_queue: Open, client: Redis, redis_url: str, prefix: str) -> None:
-    with open_queue("bullmq", events="none") as queue, heard(client, queue) as names:
+def test_a_flow_goes_on_without_events(alone: Open, client: Redis, redis_url: str, prefix: str) -> None:
+    queue = alone(events="none")
+    with heard(client, queue) as names:
         children = [FlowJob({"$behaviour": "return:7"}) for _ in range(2)]
         parent = queue.add_flow(FlowJob({"$behaviour": "values"}, children=children))
         with LocalWorker(queue.name, behave, url=redis_url, prefix=prefix, protocol="bullmq", events="ends"):
@@ -254,9 +234,10 @@ def test_a_flow_goes_on_without_events(open_queue: Open, client: Redis, redis_ur
 
 @pytest.mark.parametrize(("dialect", "events"), [("bull-1", "none"), ("bull", "ends"), ("bullmq", "none")])
 def test_a_call_goes_on_with_fewer_events(
-    open_queue: Open, client: Redis, redis_url: str, prefix: str, dialect: str, events: str
+    alone: Open, client: Redis, redis_url: str, prefix: str, dialect: str, events: str
 ) -> None:
-    with open_queue(dialect, events=events) as queue, heard(client, queue) as names:
+    queue = alone(dialect, events=events)
+    with heard(client, queue) as names:
         caller = Caller(queue.handle, "caller", keep_ms=HOUR_MS, defaults={})
         calls = caller.calls(['{"$behaviour":"return:7"}'] * 3, range(3))
         caller.add(calls)
@@ -274,17 +255,17 @@ def test_a_call_goes_on_with_fewer_events(
 
 @pytest.mark.parametrize("events", ["ends", "none"])
 def test_jobs_that_depend_on_others_go_on_with_fewer_events(
-    open_queue: Open, client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch, events: str
+    alone: Open, client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch, events: str
 ) -> None:
     """Of jobs that several depend on, a promoter tells the others."""
     monkeypatch.setattr(promoter, "MAX_PAUSE_S", 0.1)
     diamond = {"first": [], "left": ["first"], "right": ["first"], "last": ["left", "right"]}
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "events": events}
-    with open_queue("bullmq", events=events) as queue:
-        graph_sink(options | {"queue": queue.name}, rows_of(diamond)).commit()
-        with LocalWorker(queue.name, behave, **options), promoter.Promoter(queues=[queue.name], **options):
-            wait_until(lambda: queue.counts()["completed"] == 4, "all jobs to complete")
-            ends = sorted(queue.page("completed"), key=lambda job: (job.processed_on, job.finished_on))
+    queue = alone(events=events)
+    graph_sink(options | {"queue": queue.name}, rows_of(diamond)).commit()
+    with LocalWorker(queue.name, behave, **options), promoter.Promoter(queues=[queue.name], **options):
+        wait_until(lambda: queue.counts()["completed"] == 4, "all jobs to complete")
+    ends = sorted(queue.page("completed"), key=lambda job: (job.processed_on, job.finished_on))
     assert [ends[0].id, ends[-1].id] == ["first", "last"]
     names = {fields[b"event"].decode() for _, fields in client.xrange(queue.handle.keys["events"])}
     assert names - {"drained"} == ({"completed"} if events == "ends" else set())
