@@ -5,7 +5,6 @@ Tests give the time. Each one runs with scripts sent once and twice.
 
 from __future__ import annotations
 
-import pytest
 from redis import Redis
 
 from spark_bull.core.model.guards import Guard
@@ -14,14 +13,12 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.monitor.find import describe
 from spark_bull.core.queue.work.verbs import GuardReply, guard
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1
+from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1, only_bullmq
 
 GUARD = Guard("q", "failedRate > 0.5 over 1m", resume_after_s=300, min_jobs=4)
 NOTHING = GuardReply("", "", False)
 WHY = "failedRate > 0.5 over 1m: 3 of 4 jobs failed"
 S, START = 1_000, 1_700_000_000_000
-
-only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
 
 
 def look(bench: WorkBench, at_s: float, rule: Guard = GUARD) -> GuardReply:
@@ -126,15 +123,10 @@ def test_duplicates_do_not_count_as_completed_if_jobs_are_kept_for_longer_than_t
     assert before.finished_on is not None
     rule = Guard("q", "failedRate > 0.5 over 1d", min_jobs=4)
     assert guard(bench.handle, rule, now=before.finished_on) == NOTHING
-    wait_until(lambda: server_time_ms(bench.client) > before.finished_on, "the next millisecond")
+    wait_until(lambda: bench.handle.connection.now_ms() > before.finished_on, "the next millisecond")
     end_jobs(bench, failing=3, completing=1)
     bench.queue.add_many(NewJob({}, job_id="same") for _ in range(50))
     assert guard(bench.handle, rule, now=before.finished_on + 80_000 * S).why.endswith("3 of 4 jobs failed")
-
-
-def server_time_ms(client: Redis) -> int:
-    seconds, micros = client.time()
-    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def test_a_number_of_failed_jobs_pauses_the_queue(bench: WorkBench) -> None:

@@ -98,29 +98,25 @@ def test_an_attempt_after_the_death_of_its_worker_goes_on_from_the_checkpoint(qu
 
 
 @each_dialect
-def test_progress_and_checkpoint_do_not_replace_each_other(queue: BullQueue) -> None:
+def test_progress_is_stored_as_by_node_and_a_checkpoint_beside_it(queue: BullQueue) -> None:
     job = claimed(queue)
-    before = job.progress
+    assert job.progress is None
+    for progress in (12.5, "half", [1], None, 0):
+        job.update_progress(progress)
+        assert stored(queue, job.id) == job.progress == progress, "as Node stores it"
     job.checkpoint([1, "a", None])
     assert stored(queue, job.id) == {"progress": 0, "checkpoint": [1, "a", None]}
     job.update_progress({"percent": 50})
     assert stored(queue, job.id) == {"progress": {"percent": 50}, "checkpoint": [1, "a", None]}
     job.checkpoint("b")
     assert stored(queue, job.id) == {"progress": {"percent": 50}, "checkpoint": "b"}
-    assert (before, job.progress, job.resumed) == (None, {"percent": 50}, None)
+    assert (job.progress, job.resumed) == ({"percent": 50}, None)
     if queue.protocol == "bullmq":
         with queue.events(start="0", timeout_s=0) as events:
             told = [event.data for event in events if event.event == "progress"]
         assert told[-1] == {"progress": {"percent": 50}, "checkpoint": "b"}
     job.checkpoint(None)
     assert stored(queue, job.id) == {"percent": 50}
-
-
-def test_a_job_without_a_checkpoint_stores_its_progress_as_node_does(queue: BullQueue) -> None:
-    job = claimed(queue)
-    for progress in (0, 12.5, "half", {"percent": 50}, [1], None):
-        job.update_progress(progress)
-        assert stored(queue, job.id) == job.progress == progress
 
 
 def test_what_is_read_from_an_earlier_attempt(queue: BullQueue) -> None:
@@ -145,21 +141,6 @@ def test_what_is_read_from_an_earlier_attempt(queue: BullQueue) -> None:
 
 
 @each_dialect
-def test_an_attempt_without_the_lock_leaves_the_checkpoint_of_the_next_attempt_alone(
-    queue: BullQueue, client: Redis
-) -> None:
-    job = claimed(queue)
-    lock = queue.handle.keys.lock(job.id)
-    job.checkpoint(1)
-    client.set(lock, "another")
-    for call in (lambda: job.checkpoint(2), lambda: job.checkpoint(None), lambda: job.update_progress(9)):
-        with pytest.raises(JobLockLost, match=f"job {job.id} in queue q") as caught:
-            call()
-        assert (caught.value.job_id, caught.value.queue) == (job.id, "q")
-    assert stored(queue, job.id) == {"progress": 0, "checkpoint": 1}
-
-
-@each_dialect
 def test_an_attempt_without_the_lock_cannot_replace_a_checkpoint_that_it_has_not_seen(
     queue: BullQueue, client: Redis
 ) -> None:
@@ -170,11 +151,14 @@ def test_an_attempt_without_the_lock_cannot_replace_a_checkpoint_that_it_has_not
     assert stored(queue, stale.id) == 5, "without a checkpoint, progress needs no lock, as in Node"
     newer = RunningJob(ClaimedJob(stale.id, data="{}", progress="5"), queue.handle, token="newer")
     newer.checkpoint({"row": 1})
-    with pytest.raises(JobLockLost, match=f"job {stale.id} in queue q"):
-        stale.update_progress(6)
-    client.delete(lock)
-    with pytest.raises(JobLockLost):
-        stale.update_progress(7)
+    calls = (lambda: stale.update_progress(6), lambda: stale.checkpoint(2), lambda: stale.checkpoint(None))
+    for is_free in (False, True):
+        if is_free:
+            client.delete(lock)
+        for call in calls:
+            with pytest.raises(JobLockLost, match=f"job {stale.id} in queue q") as caught:
+                call()
+            assert (caught.value.job_id, caught.value.queue) == (stale.id, "q")
     assert stored(queue, stale.id) == {"progress": 5, "checkpoint": {"row": 1}}
 
 
@@ -228,14 +212,6 @@ def test_a_job_knows_how_much_of_its_timeout_remains(queue: BullQueue, way: str)
     assert 2 * HOUR_MS >= seen[default][0] > seen[default][1] > HOUR_MS
 
 
-def test_the_remaining_time_is_never_negative_and_none_without_a_timeout(queue: BullQueue) -> None:
-    job = claimed(queue)
-    job.begin(0)
-    assert job.remaining_ms is None
-    job.begin(1)
-    wait_until(lambda: job.remaining_ms == 0, "the timeout")
-
-
 @each_way
 def test_progress_extends_the_timeout_where_asked_for(queue: BullQueue, way: str) -> None:
     """The first job reports until twice its timeout has passed, then it reports nothing more."""
@@ -273,10 +249,14 @@ def test_progress_extends_the_timeout_where_asked_for(queue: BullQueue, way: str
     assert job.parsed("progress") == len(reported) - 1
 
 
-def test_progress_leaves_the_timeout_as_it_is_by_default(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_that_is_left_ends_at_0_and_progress_does_not_extend_it(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now_s = 0.0
     monkeypatch.setattr("spark_bull.run.job.running_job.monotonic_s", lambda: now_s)
     job = claimed(queue)
+    job.begin(0)
+    assert job.remaining_ms is None
     job.begin(HOUR_MS)
     now_s = 1.0
     job.update_progress(1)
@@ -286,6 +266,8 @@ def test_progress_leaves_the_timeout_as_it_is_by_default(queue: BullQueue, monke
     assert job.remaining_ms == HOUR_MS - 1_000
     job.checkpoint(1)
     assert job.remaining_ms == HOUR_MS
+    now_s += HOUR_MS
+    assert job.remaining_ms == 0
 
 
 @each_way
