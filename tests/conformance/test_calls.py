@@ -207,19 +207,9 @@ def test_a_job_that_ended_and_was_removed_by_the_rule_of_another_one(
     assert bench.client.exists(bench.key("open_callers")) == 0
 
 
-def test_a_removed_job_is_found(bench: WorkBench, caller: Caller) -> None:
-    calls = added(caller, texts(20))
-    for call in calls[3:5]:
-        bench.queue.remove(call.job_id)
-    assert sorted(caller.removed(calls)) == sorted(calls[3:5])
-    bench.queue.drain()
-    assert sorted(caller.removed(calls)) == sorted(calls)
-
-
-def flown(caller: Caller, monkeypatch: pytest.MonkeyPatch, count: int) -> flight.Flight:
-    """Added calls, each look at which looks for removed jobs, too."""
-    monkeypatch.setattr(flight, "_REMOVED_S", 0.0)
-    flying = flight.Flight(caller, timeout_ms=DAY_MS)
+def flown(caller: Caller, count: int, timeout_ms: int = DAY_MS) -> flight.Flight:
+    """Added calls, which a task looks at."""
+    flying = flight.Flight(caller, timeout_ms=timeout_ms)
     with flight.Lease(caller):
         flying.add(texts(count), range(count))
     return flying
@@ -228,9 +218,15 @@ def flown(caller: Caller, monkeypatch: pytest.MonkeyPatch, count: int) -> flight
 def test_what_others_remove_is_not_added_again(
     bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flying = flown(caller, monkeypatch, 20)
+    # Each look looks for removed jobs, too.
+    monkeypatch.setattr(flight, "_REMOVED_S", 0.0)
+    flying = flown(caller, 20)
+    for job_id in bench.ids("wait")[3:5]:
+        bench.queue.remove(job_id)
+    ended = [*wait_until(flying.look, "the removed ones to be ended")]
+    assert (len(ended), bench.counts()) == (2, {"wait": 18})
     bench.queue.drain()
-    ended = wait_until(flying.look, "the calls to be ended")
+    ended += wait_until(flying.look, "the others to be ended")
     assert {one.outcome for one in ended} == {CallEnd(None, flight.REMOVED)}
     assert (len(ended), len(flying), bench.counts()) == (20, 0, {})
 
@@ -367,7 +363,8 @@ def test_what_was_removed_while_the_lease_had_lapsed_is_added_again(
     bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a task does whose executor was frozen, also when the sweep or another attempt has renewed the lease."""
-    flying = flown(caller, monkeypatch, 250)
+    monkeypatch.setattr(flight, "_REMOVED_S", 0.0)
+    flying = flown(caller, 250)
     done, started = bench.claim(1), bench.claim(1)
     complete(bench, done, "1")
     with monkeypatch.context() as short:
@@ -393,16 +390,14 @@ def test_a_queue_without_workers_is_said(
     bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(flight, "_IDLE_S", 0.0)
-    flying = flight.Flight(caller, timeout_ms=DAY_MS)
-    flying.add(texts(3), range(3))
+    flying = flown(caller, 3)
     flying.look()
     flying.look()
     assert caplog.messages.count("0 workers are connected to queue q: 3 calls wait for one") == 1
 
 
 def test_a_call_that_has_waited_too_long_is_ended(bench: WorkBench, caller: Caller) -> None:
-    flying = flight.Flight(caller, timeout_ms=1)
-    flying.add(texts(300), range(300))
+    flying = flown(caller, 300, timeout_ms=1)
     assert max(deadline for calls in flying._calls for _, deadline in calls.values()) <= monotonic_s() + 0.001
     ended = wait_until(flying.look, "the calls to be ended")
     assert len(ended) == 300
@@ -435,8 +430,7 @@ def test_a_job_whose_parents_have_expired_is_taken_over(bench: WorkBench, caller
 def test_a_look_reads_the_calls_that_have_ended_and_few_others(bench: WorkBench, caller: Caller, details: bool) -> None:
     if details or not bench.bullmq:
         pytest.skip("scripts gather the outcomes of kept jobs")
-    flying = flight.Flight(caller, timeout_ms=DAY_MS)
-    flying.add(texts(1_000), range(1_000))
+    flying = flown(caller, 1_000)
     with script_work(bench.client, commands=True, prefix=bench.handle.keys.base) as idle:
         assert flying.look() == []
     for _ in range(3):
@@ -448,8 +442,7 @@ def test_a_look_reads_the_calls_that_have_ended_and_few_others(bench: WorkBench,
 
 
 def test_calls_that_end_long_before_older_ones_are_found(bench: WorkBench, caller: Caller) -> None:
-    flying = flight.Flight(caller, timeout_ms=DAY_MS)
-    flying.add(texts(400), range(400))
+    flying = flown(caller, 400)
     slow = [bench.claim(100) for _ in range(3)]
     complete(bench, bench.claim(100), "2")
     ended = found_by(flying, 100)
@@ -463,9 +456,7 @@ def test_calls_are_found_while_those_of_another_attempt_are_pending(
     bench: WorkBench, new_caller: Callable[..., Caller]
 ) -> None:
     """The parents have as many pending calls then as if none had ended."""
-    mine, other = (flight.Flight(new_caller(), timeout_ms=DAY_MS) for _ in range(2))
-    mine.add(texts(200), range(200))
-    other.add(texts(600), range(600))
+    mine, other = flown(new_caller(), 200), flown(new_caller(), 600)
     for _ in range(2):
         complete(bench, bench.claim(100), "1")
     assert len(found_by(mine, 200)) == 200
