@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pandas as pd
@@ -20,7 +21,6 @@ from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.cancel import CancelRequest, cancel_requests
 from spark_bull.core.queue.work.claim import rescue, work
-from spark_bull.run.job.job_runner import FunctionRunner
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot import chunk_loop, termination
 from spark_bull.spark.work.udf_runner import UdfRunner
@@ -47,27 +47,23 @@ class Blocked:
         self.saw_cancelled: list[bool] = []
 
     def function(self, job: RunningJob) -> str:
+        self.started.append(job.id)
         try:
-            self.started.append(job.id)
-            if not job.data.get("block"):
-                return "done"
-            for _ in range(int(10 * PATIENCE_S)):
+            for _ in range(int(10 * PATIENCE_S) if job.data.get("block") else 0):
                 time.sleep(0.1)
         except BaseException as error:
             self._record(job, error)
             raise
-        return "never"
+        return "done"
 
     async def coroutine(self, job: RunningJob) -> str:
         self.started.append(job.id)
-        if not job.data.get("block"):
-            return "done"
         try:
-            await asyncio.sleep(PATIENCE_S)
+            await asyncio.sleep(PATIENCE_S if job.data.get("block") else 0)
         except BaseException as error:
             self._record(job, error)
             raise
-        return "never"
+        return "done"
 
     def _record(self, job: RunningJob, error: BaseException) -> None:
         self.raised.append(type(error))
@@ -81,6 +77,10 @@ def process(queue: BullQueue, kind: str, blocked: Blocked, meanwhile: Callable[[
         return
     with OurWorker(queue.handle, blocked.function if kind == "thread" else blocked.coroutine, concurrency=2):
         meanwhile()
+
+
+def wait_until_requests_are_read(queue: BullQueue) -> None:
+    wait_until(lambda: not queue.handle.connection.call("EXISTS", queue.handle.keys["cancels"]), "them to be read")
 
 
 def failed_reasons(queue: BullQueue) -> dict[str, str | None]:
@@ -144,7 +144,7 @@ def test_the_others_of_a_chunk_are_processed(queue: BullQueue) -> None:
     def cancel() -> None:
         wait_until(lambda: ids[1] in blocked.started, "the job to start")
         queue.cancel(ids[3])
-        wait_until(lambda: not queue.handle.connection.call("EXISTS", queue.handle.keys["cancels"]), "it to be read")
+        wait_until_requests_are_read(queue)
         queue.cancel(ids[1])
         wait_until(lambda: (queue.counts()["completed"], queue.counts()["failed"]) == (4, 2), "the outcomes")
 
@@ -166,15 +166,12 @@ def test_a_job_that_has_not_started_fails_when_the_rest_of_its_chunk_goes_back(
             assert cancelled.wait(PATIENCE_S)
             queue.pause()
 
-    def cancel() -> None:
+    with OurWorker(queue.handle, processor, chunk_size=10):
         wait_until(lambda: queue.counts()["active"] == 3, "the chunk")
         queue.cancel(ids[2])
-        wait_until(lambda: not queue.handle.connection.call("EXISTS", queue.handle.keys["cancels"]), "it to be read")
+        wait_until_requests_are_read(queue)
         cancelled.set()
         wait_until(lambda: queue.counts()["active"] == 0, "the chunk to end")
-
-    with OurWorker(queue.handle, processor, chunk_size=10):
-        cancel()
     assert failed_reasons(queue) == {ids[2]: "cancelled"}
     assert queue.counts()["completed"] == 1
 
@@ -208,35 +205,28 @@ def test_a_stalled_job_that_waits_to_run_alone_is_cancelled_before_it_starts(
 def sleeping_udf(kind: str, calls: list[list[int]]) -> UdfRunner:
     """A UDF that blocks for rows with a 2, and records the rows of its calls."""
 
-    def run(rows: list[int]) -> None:
+    def udf(n: Any) -> Any:
+        rows = [int(one) for one in n.tolist()]
         calls.append(rows)
         if 2 in rows:
             time.sleep(PATIENCE_S)
+        tens = [10 * one for one in rows]
+        return pd.Series(tens) if kind == "pandas" else pa.array(tens)
 
-    def by_series(n: pd.Series[int]) -> pd.Series[int]:
-        run(n.to_list())
-        return n * 10
-
-    def by_array(n: pa.Array) -> pa.Array:
-        run(n.to_pylist())
-        return pa.array([10 * one for one in n.to_pylist()], pa.int64())
-
-    function = by_series if kind == "pandas" else by_array
-    return UdfRunner(function, kind, pa.struct([("n", pa.int64())]), pa.int64())
+    return UdfRunner(udf, kind, pa.struct([("n", pa.int64())]), pa.int64())
 
 
 @pytest.mark.parametrize(("queue", "kind"), [("bull", "pandas"), ("bullmq", "arrow")], indirect=["queue"])
 def test_a_udf_is_interrupted_and_called_again_without_the_cancelled_job(queue: BullQueue, kind: str) -> None:
     ids = queue.add_many(NewJob({"n": n}) for n in range(1, 7)).ids
     calls: list[list[int]] = []
-    worker = OurWorker(queue.handle, runner=sleeping_udf(kind, calls), chunk_size=10)
 
     def cancel() -> None:
         wait_until(lambda: calls, "the UDF to be called")
         queue.cancel(ids[1], "too long")
         wait_until(lambda: (queue.counts()["completed"], queue.counts()["failed"]) == (5, 1), "the outcomes")
 
-    worker.run_here(cancel)
+    OurWorker(queue.handle, runner=sleeping_udf(kind, calls), chunk_size=10).run_here(cancel)
     assert failed_reasons(queue) == {ids[1]: "cancelled: too long"}
     assert [2 in rows for rows in calls] == [True] + [False] * (len(calls) - 1)
     assert sorted(int(job.parsed("returnvalue")) for job in queue.page("completed")) == [10, 30, 40, 50, 60]
@@ -254,12 +244,9 @@ def test_a_function_that_checks_for_the_cancellation_ends_as_it_wants(queue: Bul
 
     async def coroutine(job: RunningJob) -> str:
         started.set()
-        while not job.cancelled:
-            try:
-                await asyncio.sleep(0.005)
-            except asyncio.CancelledError:
-                break
-        return "rolled back"
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(PATIENCE_S)
+        return "rolled back" if job.cancelled else "never"
 
     job_id = queue.add({})
     with OurWorker(queue.handle, processor if concurrency == 1 else coroutine, chunk_size=10, concurrency=concurrency):
@@ -321,27 +308,18 @@ def test_a_request_does_not_apply_to_a_later_attempt(
         reads.append(cancel_requests(handle, job_ids))
         return reads[-1]
 
-    def first(job: RunningJob) -> None:
-        queue.cancel(job.id)
-        connection = queue.handle.connection
-        requested = connection.now_ms()
-        wait_until(lambda: connection.now_ms() > requested + 1, "Redis' clock to advance")
-        raise ValueError("the first attempt")
-
-    def function(job: RunningJob) -> str:
+    def function(job: RunningJob) -> None:
         attempts.append(job.id)
         if len(attempts) == 1:
-            first(job)
+            queue.cancel(job.id)
+            connection = queue.handle.connection
+            requested = connection.now_ms()
+            wait_until(lambda: connection.now_ms() > requested + 1, "Redis' clock to advance")
+            raise ValueError("the first attempt")
         wait_until(lambda: len(reads) >= 2, "two reads of requests")
-        return "done"
 
-    async def coroutine(job: RunningJob) -> str:
-        attempts.append(job.id)
-        if len(attempts) == 1:
-            first(job)
-        while len(reads) < 2:
-            await asyncio.sleep(0.005)
-        return "done"
+    async def coroutine(job: RunningJob) -> None:
+        await asyncio.to_thread(function, job)
 
     monkeypatch.setattr(termination, "cancel_requests", read)
     job_id = queue.add({}, attempts=2)
@@ -354,10 +332,9 @@ def test_a_request_does_not_apply_to_a_later_attempt(
 
 @each_dialect
 def test_only_active_jobs_of_our_workers_are_cancelled(queue: BullQueue, client: Redis) -> None:
-    with pytest.raises(JobMissing, match="found none"):
-        queue.cancel("404")
-    with pytest.raises(JobMissing, match="found none"):
-        queue.cancel("wait")
+    for missing in ("404", "wait"):
+        with pytest.raises(JobMissing, match="found none"):
+            queue.cancel(missing)
     job_id = queue.add({})
     with pytest.raises(WrongState, match=rf"expected job {job_id} of queue q to be active, it is wait"):
         queue.cancel(job_id)
@@ -392,11 +369,7 @@ def test_the_handler_of_alarms_is_restored(queue: BullQueue) -> None:
     before = signal.getsignal(signal.SIGALRM)
     queue.add({})
     seen: list[Any] = []
-
-    def processor(job: RunningJob) -> None:
-        seen.append(signal.getsignal(signal.SIGALRM))
-
-    worker = OurWorker(queue.handle, runner=FunctionRunner(processor), chunk_size=10)
+    worker = OurWorker(queue.handle, lambda job: seen.append(signal.getsignal(signal.SIGALRM)), chunk_size=10)
     worker.run_here(lambda: wait_until(lambda: queue.counts()["completed"], "the job"))
     assert seen != [before]
     assert signal.getsignal(signal.SIGALRM) is before

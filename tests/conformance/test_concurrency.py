@@ -7,7 +7,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -48,33 +48,26 @@ class Gate:
             self._opened.update(names)
             self._changed.notify_all()
 
-    def enter(self, name: Any) -> None:
+    @contextmanager
+    def entered(self, name: Any) -> Iterator[None]:
         with self._changed:
             self.running.add(name)
             self.most = max(self.most, len(self.running))
-
-    def is_open(self, name: Any) -> bool:
-        with self._changed:
-            return name in self._opened
-
-    def leave(self, name: Any) -> None:
+        yield
         with self._changed:
             self.running.discard(name)
 
     def pass_through(self, job: RunningJob) -> Any:
         name = job.data["n"]
-        self.enter(name)
-        with self._changed:
+        with self.entered(name), self._changed:
             assert self._changed.wait_for(lambda: name in self._opened, PATIENCE_S)
-        self.leave(name)
         return f"done {name}"
 
     async def pass_through_later(self, job: RunningJob) -> Any:
         name = job.data["n"]
-        self.enter(name)
-        while not self.is_open(name):
-            await asyncio.sleep(0.005)
-        self.leave(name)
+        with self.entered(name):
+            while name not in self._opened:
+                await asyncio.sleep(0.005)
         return f"done {name}"
 
     def processor(self, kind: str) -> JobFunction:
@@ -159,8 +152,7 @@ def test_what_a_processor_raises_is_the_outcome_of_its_own_job(queue: BullQueue,
     add(queue, 5, attempts=2)
     with OurWorker(queue.handle, processor if kind == "threads" else coroutine, concurrency=5):
         wait_until(lambda: (queue.counts()["completed"], queue.counts()["failed"]) == (3, 1), "the outcomes")
-    counts = queue.counts()
-    assert (counts["delayed"], counts["active"], counts["wait"]) == (1, 0, 0)
+    assert queue.counts().items() >= {"delayed": 1, "active": 0, "wait": 0}.items()
     assert [job.failed_reason for job in queue.page("failed")] == ["no"]
     assert sorted(job.returnvalue for job in queue.page("completed")) == [2, 3, 4]
 
@@ -169,16 +161,15 @@ def test_what_a_processor_raises_is_the_outcome_of_its_own_job(queue: BullQueue,
 def test_a_rate_limit_stops_further_jobs_and_lets_running_ones_end(queue: BullQueue, kind: str) -> None:
     gate = Gate()
     limited = threading.Event()
-    inner = gate.processor(kind)
 
     def processor(job: RunningJob) -> Any:
         if job.data["n"] == 0 and not limited.is_set():
             limited.set()
             raise RateLimitError(HOUR_MS)
-        return inner(job)
+        return gate.pass_through(job)
 
     async def coroutine(job: RunningJob) -> Any:
-        return await processor(job)
+        return await asyncio.to_thread(processor, job)
 
     add(queue, 2)
     with OurWorker(queue.handle, processor if kind == "threads" else coroutine, concurrency=2):
@@ -329,16 +320,13 @@ def test_the_result_of_a_run_that_lost_its_lock_is_dropped_when_the_slot_claims_
     runs: list[int] = []
     gates = [Gate(), Gate()]
 
-    def number() -> int:
-        runs.append(len(runs))
-        return len(runs) - 1
-
     def processor(job: RunningJob) -> Any:
-        return f"run {number()}, {gates[len(runs) - 1].pass_through(job)}"
+        run = len(runs)
+        runs.append(run)
+        return f"run {run}, {gates[run].pass_through(job)}"
 
     async def coroutine(job: RunningJob) -> Any:
-        this = number()
-        return f"run {this}, {await gates[this].pass_through_later(job)}"
+        return await asyncio.to_thread(processor, job)
 
     job_id = queue.add({"n": 1})
     with OurWorker(queue.handle, processor if kind == "threads" else coroutine, concurrency=2, lock_ms=HOUR_MS):
@@ -409,25 +397,20 @@ def test_a_chunk_is_finished_before_a_pause_takes_effect(queue: BullQueue) -> No
 
 class Caller:
     async def __call__(self, job: RunningJob) -> str:
+        return f"object {job.id}"
+
+    async def method(self, job: RunningJob, prefix: str = "method") -> str:
         await asyncio.sleep(0)
-        return f"object {job.data['n']}"
-
-    async def method(self, job: RunningJob) -> str:
-        await asyncio.sleep(0)
-        return f"method {job.data['n']}"
-
-
-async def with_prefix(prefix: str, job: RunningJob) -> str:
-    await asyncio.sleep(0)
-    return f"{prefix} {job.data['n']}"
+        return f"{prefix} {job.id}"
 
 
 def test_whatever_returns_a_coroutine_is_awaited(queue: BullQueue) -> None:
-    ways = {"object": Caller(), "method": Caller().method, "partial": functools.partial(with_prefix, "partial")}
-    queue.add_many([NewJob({"n": 0}, name=name) for name in ways])
+    one = Caller()
+    ways = {"object": one, "method": one.method, "partial": functools.partial(one.method, prefix="partial")}
+    queue.add_many([NewJob({}, name=name) for name in ways])
     with OurWorker(queue.handle, ways, concurrency=2):
         wait_until(lambda: queue.counts()["completed"] == 3, "the jobs")
-    assert {job.name: job.returnvalue for job in queue.page("completed")} == {name: f"{name} 0" for name in ways}
+    assert {job.returnvalue for job in queue.page("completed")} == {"object 1", "method 2", "partial 3"}
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
@@ -455,11 +438,8 @@ def test_jobs_go_to_the_processor_of_their_name_and_fail_without_one(queue: Bull
 
 
 @pytest.fixture
-def queues(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[list[BullQueue]]:
-    opened = [BullQueue(name, url=redis_url, prefix=prefix, protocol=request.param) for name in ("urgent", "mail")]
-    yield opened
-    for queue in opened:
-        queue.close()
+def queues(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> list[BullQueue]:
+    return [open_queue(name, request.param) for name in ("urgent", "mail")]
 
 
 each_pair = pytest.mark.parametrize("queues", ["bull", "bullmq"], indirect=True)
