@@ -36,10 +36,9 @@ from spark_bull.core.queue.dispatch.write_records import (
 )
 from spark_bull.core.queue.handle.handle import RECORD_TTL_MS
 from spark_bull.core.queue.work.claim import work
-from spark_bull.core.store.connection import Connection
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
-from tests.support.traffic import send_scripts_twice
+from tests.support.traffic import Died, calls_of_scripts, send_scripts_twice
 from tests.support.work_bench import CLAIM_SETTINGS, DIALECTS, WorkBench, each_dialect_by_name
 from tests.support.writes import DAY_MS, register_all, stage, stage_all
 
@@ -562,35 +561,27 @@ def test_a_replacing_write_removes_the_old_jobs_in_portions(make: Make, sent: li
     assert bench.public() == {}
 
 
-class Cut(Exception):
-    pass
-
-
-def test_a_replacing_write_can_be_cut_off_after_any_script(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each recovery is cut off after one script; in the end only the new jobs exist."""
-    handle = bench.handle
+def test_a_replacing_write_can_be_cut_off_after_any_script(bench: Bench) -> None:
+    """Each recovery is cut off after the first script that changes anything; in the end only the new jobs exist."""
+    handle, cuts, position = bench.handle, 0, -1
     # So many that several scripts remove them.
     bench.queue.add_many([NewJob({}) for _ in range(700)])
     register_all(handle, "w", [numbered(4), numbered(3, 4)], 3, replace=True)
-    send, cuts = Connection.script, 0
-    seen: list[int] = []
 
-    def send_and_die(self: Connection, name: str, *rest: Any) -> Any:
-        nonlocal cuts
-        reply = send(self, name, *rest)
-        changed = name.endswith("/empty") or (name.endswith("/commit") and seen != [int(reply[1])])
+    def die_after_a_change(name: str, call: Callable[[], Any]) -> Any:
+        nonlocal cuts, position
+        reply, before = call(), position
         if name.endswith("/commit"):
-            seen[:] = [int(reply[1])]
-        if changed:
+            position = int(reply[1])
+        if name.endswith("/empty") or position != before:
             cuts += 1
-            raise Cut
+            raise Died
         return reply
 
-    monkeypatch.setattr(Connection, "script", send_and_die)
-    while open_writes(handle):
-        with suppress(Cut):
-            recover(handle)
-    monkeypatch.setattr(Connection, "script", send)
+    with calls_of_scripts(die_after_a_change):
+        while open_writes(handle):
+            with suppress(Died):
+                recover(handle)
     assert cuts >= 5
     assert bench.numbers() == list(range(7))
     assert sum(bench.queue.counts().values()) == 7

@@ -19,7 +19,6 @@ from spark_bull.core.model.outcomes import Claim, Outcomes
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction
 from spark_bull.run.job.named_runner import NamedRunner
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot.chunk_loop import ChunkLoop
 from spark_bull.run.slot.queue_calls import SCRIPT_JOBS
 from spark_bull.run.slot.slot_queue import SlotQueue
 from spark_bull.run.slot.slot_report import Failures, SlotStats
@@ -42,14 +41,19 @@ def add(queue: BullQueue, count: int) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(count))
 
 
+def udf(process: Callable[[list[int]], object]) -> UdfRunner:
+    """A UDF that returns its payloads as texts, after `process` had them."""
+
+    def run(n: pd.Series[int]) -> pd.Series[str]:
+        process([int(value) for value in n])
+        return n.astype(str)
+
+    return UdfRunner(run, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.string())
+
+
 def sizes_into(found: list[int]) -> UdfRunner:
     """A UDF that notes how many payloads each call gets."""
-
-    def process(n: Any) -> Any:
-        found.append(len(n))
-        return pd.Series([str(value) for value in n])
-
-    return UdfRunner(process, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.string())
+    return udf(lambda numbers: found.append(len(numbers)))
 
 
 def completed(queue: BullQueue, count: int) -> Callable[[], bool]:
@@ -62,16 +66,14 @@ def test_a_half_of_a_chunk_that_ends_is_settled_before_the_other_half(
 ) -> None:
     monkeypatch.setattr("spark_bull.run.slot.chunk_loop.SETTLE_S", 0.0)
 
-    def process(n: Any) -> Any:
-        if len(n) == 1 and n[0] == 7:
+    def process(numbers: list[int]) -> None:
+        if numbers == [7]:
             wait_until(lambda: queue.counts()["completed"] >= 4, "the first half to be settled")
-        if 7 in set(n):
+        if 7 in numbers:
             raise ValueError("seven")
-        return pd.Series([str(value) for value in n])
 
-    runner = UdfRunner(process, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.string())
     add(queue, 8)
-    with OurWorker(queue.handle, runner=runner, chunk_size=8):
+    with OurWorker(queue.handle, runner=udf(process), chunk_size=8):
         wait_until(lambda: queue.counts()["failed"] == 1, "the last job to fail")
         wait_until(completed(queue, 7), "the others")
     assert [str(job.failed_reason) for job in queue.page("failed")] == ["seven"]
@@ -207,7 +209,7 @@ def test_the_scripts_that_claim_a_chunk_settle_the_one_before(
 def test_the_locks_of_processed_jobs_are_extended_until_their_part_is_settled(queue: BullQueue) -> None:
     jobs = 2 * SCRIPT_JOBS + 50
     add(queue, jobs)
-    loop = ChunkLoop(OurWorker(queue.handle, runner=sizes_into([]), chunk_size=jobs).plan, 0)
+    loop = OurWorker(queue.handle, runner=sizes_into([]), chunk_size=jobs).loop
     with loop.queues[0] as slot:
         chunk = loop._claim(None)
         processed = loop._run(slot, chunk.claim)
@@ -231,7 +233,7 @@ def test_a_job_that_is_claimed_again_before_its_outcome_was_rejected_stays_held(
 ) -> None:
     jobs = SCRIPT_JOBS + 1
     add(queue, jobs)
-    loop = ChunkLoop(OurWorker(queue.handle, runner=sizes_into([]), chunk_size=jobs).plan, 0)
+    loop = OurWorker(queue.handle, runner=sizes_into([]), chunk_size=jobs).loop
     with loop.queues[0] as slot:
         chunk = loop._claim(None)
         last_id = chunk.claim.jobs[-1].id
@@ -263,14 +265,12 @@ def test_a_slot_that_processes_a_chunk_waits_for_no_queue(queue: BullQueue, othe
     """In Bull, a wait takes a job: it would stay active, without a lock, until the chunk is processed."""
     running, over = Event(), Event()
 
-    def process(n: Any) -> Any:
+    def process(numbers: list[int]) -> None:
         running.set()
         assert over.wait(PATIENCE_S)
-        return pd.Series([str(value) for value in n])
 
-    runner = UdfRunner(process, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.string())
     handles = [queue.handle, other.handle]
-    with OurWorker(handles, runner=runner, chunk_size=10, min_chunk=2, chunk_wait_ms=FOREVER_MS) as worker:
+    with OurWorker(handles, runner=udf(process), chunk_size=10, min_chunk=2, chunk_wait_ms=FOREVER_MS) as worker:
         wait_until(lambda: worker.waits() == 2, "the slot to wait for both queues")
         add(queue, 1)
         wait_until(lambda: queue.counts()["active"] == 1 and worker.waits() == 2, "the slot to wait for a second job")
@@ -289,15 +289,13 @@ def test_a_slot_that_processes_a_chunk_waits_for_no_queue(queue: BullQueue, othe
 def test_a_udf_that_raises_is_not_called_again_with_a_job_that_may_run_once(queue: BullQueue) -> None:
     seen: list[int] = []
 
-    def process(n: Any) -> Any:
-        seen.extend(int(value) for value in n)
-        if 3 in set(n):
+    def process(numbers: list[int]) -> None:
+        seen.extend(numbers)
+        if 3 in numbers:
             raise ValueError("three")
-        return pd.Series([str(value) for value in n])
 
-    runner = UdfRunner(process, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.string())
     queue.add_many(NewJob({"n": n}, delivery="at-most-once" if n % 2 else None) for n in range(8))
-    with OurWorker(queue.handle, runner=runner, chunk_size=10):
+    with OurWorker(queue.handle, runner=udf(process), chunk_size=10):
         wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == 8, "all jobs")
     assert sorted(seen) == list(range(8))
     assert [(job.parsed()["n"], job.failed_reason) for job in queue.page("failed")] == [(3, "three")]

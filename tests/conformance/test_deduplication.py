@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from spark_bull.core.errors import DelayedError, UnrecoverableError
-from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
@@ -18,11 +17,10 @@ from spark_bull.run.job.outcome_policy import OutcomePolicy
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
+from tests.support.work_bench import CLAIM_SETTINGS, FLAVOURS
 
-CLAIM = WorkSettings("slot", lock_ms=HOUR)
-
-each_dialect = pytest.mark.parametrize("once", ["bull", "bullmq"], indirect=True)
-each_version = pytest.mark.parametrize("once", ["5", "6"], indirect=True)
+each_dialect = pytest.mark.parametrize("once", ["bull", "bullmq-6"], indirect=True)
+each_version = pytest.mark.parametrize("once", ["bullmq-5", "bullmq-6"], indirect=True)
 
 
 @dataclass
@@ -39,7 +37,7 @@ class Once:
         return job is not None and job.data == number
 
     def start(self) -> RunningJob:
-        claimed = work(self.queue.handle, CLAIM, None, 1, token="t")
+        claimed = work(self.queue.handle, CLAIM_SETTINGS, None, 1, token="t")
         self.running.append(RunningJob(claimed.jobs[0], self.queue.handle, "t"))
         return self.running[-1]
 
@@ -48,19 +46,15 @@ class Once:
         handle, outcomes = self.queue.handle, Outcomes("t")
         result = Result(self.running.pop(), None, error)
         OutcomePolicy().record(outcomes, handle.dialect, result, handle.connection.now_ms())
-        work(handle, CLAIM, outcomes, 0)
+        work(handle, CLAIM_SETTINGS, outcomes, 0)
 
     def numbers(self, state: str = "wait") -> list[int]:
         return [job.data for job in self.queue.page(state)]
 
 
-@pytest.fixture(params=["6"])
-def once(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[Once]:
-    options = {"protocol": "bull"} if request.param == "bull" else {"protocol": "bullmq"}
-    if request.param in ("5", "6"):
-        options["bullmq_version"] = request.param
-    with BullQueue("q", url=redis_url, prefix=prefix, **options) as queue:
-        yield Once(queue)
+@pytest.fixture(params=["bullmq-6"])
+def once(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> Once:
+    return Once(open_queue(**FLAVOURS[request.param]))
 
 
 @each_dialect
@@ -101,14 +95,13 @@ def test_a_job_can_free_its_id_when_it_starts_and_a_delayed_attempt_keeps_it(onc
 
 @each_dialect
 def test_an_id_can_be_taken_for_as_long_as_its_job_is_delayed(once: Once) -> None:
-    rule = {"id": "x", "ttl": 1}
-    assert once.add(1, rule, delay=1)
+    assert once.add(1, {"id": "x", "ttl": 1}, delay=1)
     wait_until(lambda: once.queue.deduplication_job_id("x") is None, "the id to expire")
     assert once.add(2, {"id": "x", "ttl": HOUR}, delay=HOUR)
     assert not once.add(3, {"id": "x", "ttl": HOUR}, delay=HOUR)
 
 
-@pytest.mark.parametrize("once", ["bull", "5", "6"], indirect=True)
+@pytest.mark.parametrize("once", ["bull", "bullmq-5", "bullmq-6"], indirect=True)
 @pytest.mark.parametrize("removed", [False, True])
 def test_an_id_with_a_ttl_outlives_its_job(once: Once, removed: bool) -> None:
     rule = {"id": "x", "ttl": HOUR}
@@ -117,8 +110,7 @@ def test_an_id_with_a_ttl_outlives_its_job(once: Once, removed: bool) -> None:
     once.end()
     assert (once.queue.job("1") is None) is removed
     assert not once.add(2, rule)
-    key = once.queue.handle.keys.base + "de:x"
-    assert 0 < once.queue.handle.connection.call("PTTL", key) <= HOUR
+    assert 0 < once.queue.handle.connection.call("PTTL", once.queue.handle.keys.deduplication("x")) <= HOUR
 
 
 @each_version

@@ -5,9 +5,8 @@ Each test runs twice: with every script sent once, and with every script sent ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from threading import Thread
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,9 +22,8 @@ from spark_bull.core.queue.dispatch.write_records import Identity, open_writes
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.forked_programs import CONTEXT
 from tests.support.jobs import HOUR
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.wait import wait_until
 from tests.support.work_bench import each_dialect_by_name
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all, stage_all
@@ -117,24 +115,26 @@ def test_jobs_without_room_are_dropped_and_counted(opened: Open) -> None:
     assert length(queue) == 10
 
 
-def test_a_writer_waits_for_room(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
-    queue, result = opened(max_length=10, when_full="wait", chunk_size=4), []
-    writer = Thread(target=lambda: result.append(queue.add_many(jobs_of(25))), daemon=True)
-    writer.start()
-    other = opened()
-    seen: list[str] = []
+def test_writers_wait_for_room_and_do_not_exceed_the_length(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
+    def write(number: int) -> Sequence[str]:
+        queue, jobs = opened(max_length=10, when_full="wait", chunk_size=4), jobs_of(25, 100 * number)
+        if number % 2:
+            return queue.add_many(jobs).ids
+        register_all(queue.handle, f"w{number}", [jobs], 4, **LengthLimit(10, "wait").fields)
+        assert roll_forward(queue.handle, f"w{number}").added == 25
+        return [str(one.job_id) for one in jobs]
 
-    def all_started() -> bool:
-        seen.append(str(length(other)))
-        return sum(started) == 25
-
-    started: list[int] = []
-    wait_until(lambda: length(other) == 10, "the queue to be full")
-    wait_until(lambda: "a write waits for room: queue q has 10 jobs of at most 10" in caplog.text, "a line in the log")
-    wait_until(lambda: started.append(start_all(other)) or all_started(), "all jobs to be added")
-    writer.join(PATIENCE_S)
-    assert (result[0].added, result[0].dropped, result[0].ids) == (25, 0, [f"j{n}" for n in range(25)])
-    assert max(map(int, seen)) <= 10
+    queue, longest, started = opened(), 0, 0
+    with ThreadPoolExecutor(4) as pool:
+        writes = [pool.submit(write, number) for number in range(4)]
+        said = "a write waits for room: queue q has 10 jobs of at most 10"
+        wait_until(lambda: said in caplog.text, "a line in the log")
+        while not all(one.done() for one in writes) or length(queue):
+            longest = max(longest, length(queue))
+            started += start_all(queue)
+    assert [one.result() for one in writes] == [[f"j{100 * w + n}" for n in range(25)] for w in range(4)]
+    assert started == 100
+    assert longest <= 10
 
 
 @each_dialect_by_name
@@ -216,42 +216,6 @@ def test_a_write_that_replaces_the_queue_finds_it_empty(opened: Open) -> None:
     assert roll_forward(queue.handle, "w").added == 10
     with pytest.raises(QueueFull):
         register_all(queue.handle, "v", [jobs_of(11)], replace=True, **LengthLimit(10, "fail").fields)
-
-
-once = pytest.mark.parametrize("twice", ["only once"], indirect=True)
-
-
-@pytest.fixture(scope="module")
-def writers() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(4, CONTEXT) as pool:
-        yield pool
-
-
-def write_jobs(options: dict[str, Any], writer: str, number: int, how: str) -> int:
-    """Writes jobs, `direct` or `staged`; returns how many have been added."""
-    with BullQueue("q", **options) as queue:
-        jobs = [NewJob({"n": n}, job_id=f"{writer}-{n}") for n in range(number)]
-        if how == "direct":
-            return queue.add_many(jobs).added
-        limit = LengthLimit(options["max_length"], options["when_full"])
-        register_all(queue.handle, writer, [jobs], 50, **limit.fields)
-        return roll_forward(queue.handle, writer).added
-
-
-@once
-def test_four_writers_that_wait_do_not_exceed_the_length(
-    opened: Open, writers: ProcessPoolExecutor, dialect: str, redis_url: str, prefix: str
-) -> None:
-    queue = opened()
-    options = {"url": redis_url, "prefix": prefix, "protocol": dialect, "max_length": 100, "when_full": "wait"}
-    ways = enumerate(["direct", "staged"] * 2)
-    writes = [writers.submit(write_jobs, options, f"w{n}", 250, how) for n, how in ways]
-    started, longest = 0, 0
-    while not all(write.done() for write in writes) or length(queue):
-        longest = max(longest, length(queue))
-        started += start_all(queue)
-    assert sum(write.result() for write in writes) == started == 1_000
-    assert longest <= 100
 
 
 def test_wrong_limits_of_the_length_are_refused(opened: Open) -> None:
