@@ -14,6 +14,7 @@ from tests.support.node import NodePeer, Peer
 from tests.support.traffic import send_scripts_twice
 from tests.support.work_bench import DIALECTS, Filled, WorkBench
 
+OpenQueue = Callable[..., BullQueue]
 OLDER = DIALECTS[:-1]
 #: Files, and single tests, that see the first reply of scripts: only here is what BullMQ does once part of `make test`.
 ONCE = (
@@ -64,17 +65,13 @@ def dialect(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=DIALECTS)
-def bench(
-    request: pytest.FixtureRequest, twice: bool, client: Redis, redis_url: str, prefix: str
-) -> Iterator[WorkBench]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield WorkBench(queue, client, twice)
+def bench(request: pytest.FixtureRequest, twice: bool, client: Redis, open_queue: OpenQueue) -> WorkBench:
+    return WorkBench(open_queue(protocol=request.param), client, twice)
 
 
 @pytest.fixture(params=DIALECTS)
-def filled(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[Filled]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield Filled(queue, client)
+def filled(request: pytest.FixtureRequest, client: Redis, open_queue: OpenQueue) -> Filled:
+    return Filled(open_queue(protocol=request.param), client)
 
 
 @pytest.fixture

@@ -61,10 +61,6 @@ def ids_of(found: Claim) -> list[str]:
     return [job.id for job in found.jobs]
 
 
-def delayed(bench: WorkBench) -> list[str]:
-    return [member.decode() for member in bench.client.zrange(bench.key("delayed"), 0, -1)]
-
-
 def due_times(bench: WorkBench, ids: Sequence[str]) -> list[int]:
     return [int(bench.client.zscore(bench.key("delayed"), one)) // 4096 for one in ids]
 

@@ -19,8 +19,8 @@ from spark_bull.core.queue.dispatch.roll_forward import commit, recover
 from spark_bull.core.queue.dispatch.write_records import Identity, open_writes
 from spark_bull.core.queue.handle.handle import touched_keys
 from tests.conformance.written import struct, written
-from tests.support.dump import PRIVATE, dump
 from tests.support.without_spark import Sink
+from tests.support.work_bench import WorkBench
 
 QUEUES = ("books", "pages", "words")
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
@@ -66,9 +66,10 @@ def counts(queues: dict[str, BullQueue]) -> dict[str, dict[str, int]]:
     }
 
 
-def public(client: Redis, prefix: str) -> set[str]:
-    keys = ((queue, key) for queue in QUEUES for key in dump(client, prefix, queue) if not key.startswith(PRIVATE))
-    return {f"{queue}:{key}" for queue, key in keys}
+def public(client: Redis, queues: dict[str, BullQueue]) -> dict[str, dict[str, Any]]:
+    """The public keys of each queue, without the counter, which chunks raise."""
+    found = {name: WorkBench(queue, client).public() for name, queue in queues.items()}
+    return {name: {key: value for key, value in keys.items() if key != "id"} for name, keys in found.items()}
 
 
 @each_delivery
@@ -115,12 +116,12 @@ def test_flows_of_several_first_queues_are_one_write(options: Any, queues: dict[
 
 
 def test_workers_see_each_flow_of_an_exactly_once_write_whole_or_not_at_all(
-    options: Any, queues: dict[str, BullQueue], client: Redis, prefix: str
+    options: Any, queues: dict[str, BullQueue], client: Redis
 ) -> None:
     sink = Sink(options(chunkSize="4"), BOOKS)
     sink.task([book(n, page(1), page(2, word("x"))) for n in range(5)])
     sink.task([book(n, page(1), page(2, word("x"))) for n in range(5, 9)])
-    assert public(client, prefix) == set()
+    assert not any(public(client, queues).values())
     handle = queues["books"].handle
     plans = sink.plan.queue_plans(sink.messages)
     register(sink.plan.write_id, plans, None)
@@ -179,13 +180,13 @@ def test_bad_children_are_refused_before_anything_is_visible(
 ) -> None:
     queues["pages"].add({}, job_id="taken", parent={"queue": "words", "id": queues["words"].add({})})
     client.sadd(f"{prefix}:old:completed", "1")
-    before = public(client, prefix)
+    before = public(client, queues)
     for rows, said in BAD_CHILDREN:
         sink = Sink(options(delivery=delivery), BOOKS)
         with pytest.raises(SparkBullError, match=said):
             sink.task(rows)
         sink.abort()
-        assert public(client, prefix) == before
+        assert public(client, queues) == before
 
 
 def test_jobs_whose_parent_is_gone_or_another_one_by_the_time_of_the_commit_are_not_added(
@@ -241,7 +242,7 @@ def test_rows_that_come_in_another_order_when_a_task_is_repeated_are_all_added(
 
 
 def test_a_repeated_task_leaves_flows_alone_that_workers_have_begun(
-    options: Any, queues: dict[str, BullQueue], client: Redis, prefix: str
+    options: Any, queues: dict[str, BullQueue], client: Redis
 ) -> None:
     sink = Sink(options(delivery="at-least-once"), BOOKS)
     rows = without_ids(book(1, page(1, onFailure="ignore"), page(2)), book(2, page(3)), book(3, page(4)))
@@ -253,17 +254,11 @@ def test_a_repeated_task_leaves_flows_alone_that_workers_have_begun(
     pages.complete(four.id)
     (last,) = (job for job in books.page("wait") if job.data == {"book": 3})
     books.remove(last.id, with_children=False)
-    begun = [public_jobs(client, prefix, queue) for queue in QUEUES]
+    begun = public(client, queues)
     sink.task(rows)
-    assert [public_jobs(client, prefix, queue) for queue in QUEUES] == begun
+    assert public(client, queues) == begun
     pages.complete(two.id)
     assert counts(queues) == {"books": {"wait": 2}, "pages": {"completed": 3, "failed": 1}}
-
-
-def public_jobs(client: Redis, prefix: str, queue: str) -> dict[str, Any]:
-    """The public keys of a queue, without the counter, which chunks raise."""
-    found = dump(client, prefix, queue)
-    return {key: value for key, value in found.items() if not key.startswith(PRIVATE) and key != "id"}
 
 
 def test_a_repeated_task_adds_the_children_of_a_parent_and_of_a_callback_once(

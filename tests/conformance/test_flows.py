@@ -13,8 +13,8 @@ from spark_bull.core.dialects.encode import flows as flows_module
 from spark_bull.core.errors import DialectError, OptionError, ParentError
 from spark_bull.core.model.read_jobs import AddedFlow, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from tests.support.dump import PRIVATE, dump
 from tests.support.traffic import send_scripts_twice
+from tests.support.work_bench import WorkBench
 
 QUEUES = ("books", "pages", "words")
 
@@ -45,13 +45,8 @@ class Bench:
     def children(self, queue: str, job_id: str) -> set[str]:
         return {key.decode() for key in self.client.smembers(f"{self.key(queue, job_id)}:dependencies")}
 
-    def public(self) -> dict[str, Any]:
-        return {
-            f"{queue}:{name}": key.value
-            for queue in QUEUES
-            for name, key in dump(self.client, self.prefix, queue).items()
-            if not name.startswith(PRIVATE)
-        }
+    def public(self) -> dict[str, dict[str, Any]]:
+        return {name: WorkBench(self.queue(name), self.client).public() for name in QUEUES}
 
 
 @pytest.fixture
@@ -162,7 +157,7 @@ def test_bad_flows_are_refused_before_anything_is_added(bench: Bench) -> None:
     ):
         with pytest.raises(OptionError, match=said):
             bench.add(flow)
-    assert bench.public() == {}
+    assert not any(bench.public().values())
 
 
 def test_a_flow_that_is_too_large_for_one_script_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

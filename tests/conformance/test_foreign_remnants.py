@@ -27,7 +27,7 @@ from spark_bull.run.services.collector import check_servers
 from spark_bull.spark.staging.plan import check_write
 from tests.conformance.damages import NO_PAYLOAD
 from tests.support.wait import wait_until
-from tests.support.work_bench import Finisher, WorkBench, column, discover_all, only_bullmq
+from tests.support.work_bench import Filled, Finisher, WorkBench, column, discover_all, only_bullmq
 from tests.support.worker import OurWorker
 
 REMNANTS = ({"failedReason": "boom"}, {"atm": "1"}, {"ats": "2", "processedOn": "5"}, {"attemptsMade": "3"})
@@ -35,13 +35,7 @@ REMNANTS = ({"failedReason": "boom"}, {"atm": "1"}, {"ats": "2", "processedOn": 
 
 def put(bench: WorkBench, state: str, job_id: str, fields: dict[str, str] | None) -> None:
     """Leaves this of a job in a state; None: only its id."""
-    key = bench.key(state)
-    if state in ("wait", "active"):
-        bench.client.lpush(key, job_id)
-    elif bench.handle.dialect.states[state].kind == "set":
-        bench.client.sadd(key, job_id)
-    else:
-        bench.client.zadd(key, {job_id: 5})
+    Filled(bench.queue, bench.client).enter(state, [job_id])
     if fields is not None:
         bench.client.hset(bench.handle.keys.job(job_id), mapping=fields)
 

@@ -27,7 +27,6 @@ from tests.conformance.groups import (
     add,
     claim,
     claim_and_complete,
-    delayed,
     due_times,
     end_windows,
     finish,
@@ -50,7 +49,7 @@ def test_no_more_jobs_of_a_group_run_than_its_limit_and_the_others_are_delayed_a
     ids = add(bench.queue, ["a"] * 5 + ["b"] * 2)
     assert ids_of(claim(bench)) == [ids[0], ids[1], ids[5], ids[6]]
     assert bench.counts() == {"active": 4, "delayed": 3}
-    assert set(delayed(bench)) == set(ids[2:5])
+    assert set(bench.ids("delayed")) == set(ids[2:5])
     assert bench.locks(ids[2:5]) == [False] * 3
     assert claim(bench).jobs == []
     assert [bench.field(ids[4], name) for name in ("processedOn", "ats")] == [None, None]
@@ -66,8 +65,8 @@ def test_a_job_that_ends_promotes_the_next_one_of_its_group_behind_the_next_jobs
     found = claim(bench)
     others = add(bench.queue, [None] * 150)
     bench.work(outcomes_of(found, ids[1])[way])
-    assert ids[2] not in delayed(bench)
-    assert ids[3] in delayed(bench)
+    assert ids[2] not in bench.ids("delayed")
+    assert ids[3] in bench.ids("delayed")
     assert ids_of(claim(bench, 101)) == [*others[:100], ids[2]]
     assert bench.field(ids[2], "delay") in ("0", None)
     assert bench.client.zrange(bench.key("group_active"), 0, -1) == [ids[0].encode(), ids[2].encode()]
@@ -90,7 +89,7 @@ def test_a_new_job_does_not_overtake_a_delayed_one_of_its_group(bench: WorkBench
     ids += add(bench.queue, ["a"])
     started = ids_of(claim(bench))
     assert started == ids[2:4]
-    assert set(delayed(bench)) == set(ids[4:])
+    assert set(bench.ids("delayed")) == set(ids[4:])
 
 
 def test_promoted_jobs_have_their_places_before_they_start(bench: WorkBench) -> None:
@@ -303,7 +302,7 @@ def test_delayed_jobs_that_were_removed_or_promoted_by_others_hold_up_nobody(ben
     bench.client.zincrby(bench.key("delayed"), 4096, ids[3])
     bench.work(completed(found))
     assert sorted(ids_of(claim(bench))) == sorted(ids[4:6])
-    assert set(delayed(bench)) == {ids[3], ids[6]}
+    assert set(bench.ids("delayed")) == {ids[3], ids[6]}
 
 
 @pytest.mark.parametrize("way", ["removed", "completed elsewhere"])
@@ -350,7 +349,7 @@ def test_priorities_are_kept(bench: WorkBench) -> None:
     low = add(bench.queue, ["a"], priority=9)
     high = add(bench.queue, ["a"], priority=2)
     assert claim(bench).jobs == []
-    assert set(delayed(bench)) == {*low, *high}
+    assert set(bench.ids("delayed")) == {*low, *high}
     bench.work(completed(found))
     other = add(bench.queue, ["b"], priority=5)
     assert ids_of(claim(bench)) == [*high, *other, *low]

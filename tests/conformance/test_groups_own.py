@@ -25,7 +25,6 @@ from tests.conformance.groups import (
     add,
     claim,
     claim_and_complete,
-    delayed,
     end_rests,
     end_windows,
     finish,
@@ -218,7 +217,7 @@ def test_a_job_in_no_group_is_delayed_by_itself(bench: WorkBench) -> None:
     ids = add(bench.queue, [None] * 2)
     found = claim(bench, 1)
     assert ids_of(rest(bench, found, ids[0])) == ids[1:]
-    assert delayed(bench) == ids[:1]
+    assert bench.ids("delayed") == ids[:1]
 
 
 def test_a_job_whose_lock_was_lost_lets_no_group_rest(bench: WorkBench) -> None:
