@@ -18,7 +18,7 @@ from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.strategies import SearchStrategy
 
 from tests.conformance.life_steps import deduplicated_lives_of, lives_of
-from tests.support.jobs import HOUR, Job
+from tests.support.jobs import HOUR, Job, job
 from tests.support.node import each_peer_of
 from tests.support.steps import Differs, Step, Steps, step
 from tests.support.traffic import send_scripts_twice
@@ -33,20 +33,12 @@ SEED = 9
 Made = Callable[[str], SearchStrategy[list[Step]]]
 
 
-def job(**opts: Any) -> Job:
-    return {"name": "task", "data": {}, "opts": opts}
-
-
 def child(name: str, queue: str, **opts: Any) -> dict[str, Any]:
     return {"name": "part", "queueName": queue, "data": {}, "opts": {"jobId": name, **opts}}
 
 
 def parent(name: str, children: list[dict[str, Any]], **opts: Any) -> dict[str, Any]:
     return {**child(name, "main", **opts), "children": children}
-
-
-def does(behaviour: str, **opts: Any) -> Job:
-    return {"name": "task", "data": {"$behaviour": behaviour}, "opts": opts}
 
 
 def add(*jobs: Job) -> Step:
@@ -394,13 +386,13 @@ LIMITS = [
     step("call", method="rateLimit", args=[HOUR]),
     step("call", method="removeRateLimitKey"),
 ]
-WORKED = [step("work", jobs=[does("log:a row;return:1"), does("log:a row;fail"), does("")], failures=1)]
+WORKED = [step("work", jobs=[job("log:a row;return:1"), job("log:a row;fail"), job()], failures=1)]
 FILLED = [*WORKED, add(job(), job(delay=HOUR), job())]
 #: A sequence for each operation of a queue or a job.
 OPERATIONS: Sequences = {
     ALL: {
         "pause": [add(*[job()] * 4), step("pause"), add(*[job()] * 2), step("resume")],
-        "retry": [step("work", jobs=[does("fail"), does("fail")], failures=2), add(job())]
+        "retry": [step("work", jobs=[job("fail"), job("fail")], failures=2), add(job())]
         + [managed("retry", "failed")] * 2,
         "promote": [add(job(), job(), job(delay=HOUR)), managed("promote", "delayed")],
         "remove": FILLED + [managed("remove", state) for state in ("completed", "failed", "wait", "delayed", "wait")],
@@ -414,7 +406,7 @@ OPERATIONS: Sequences = {
     },
     NAMED: {
         "retry of a job that goes to the end": [
-            step("work", jobs=[does("fail", lifo=True)], failures=1),
+            step("work", jobs=[job("fail", lifo=True)], failures=1),
             add(job()),
             managed("retry", "failed"),
         ],
@@ -422,14 +414,14 @@ OPERATIONS: Sequences = {
         + [add(*[job(priority=priority, delay=HOUR) for priority in (0, 3, 1, 2)])]
         + [managed("promote", "delayed")] * 4,
         "remove a prioritised job": [add(job(priority=2)), managed("remove", "any")],
-        "clean some": [step("work", jobs=[does("")] * 4), step("clean", state="completed", limit=3)],
+        "clean some": [step("work", jobs=[job()] * 4), step("clean", state="completed", limit=3)],
         "obliterate": [*FILLED, add(job(priority=3)), step("obliterate", force=False)],
         "update": [add(job(), job(delay=HOUR))]
         + [managed("updateData", state, {"n": "ä"}) for state in ("wait", "delayed")],
     },
     ("bull-4", "bullmq"): {
         "retry and promote in a paused queue": [
-            step("work", jobs=[does("fail"), does("fail", lifo=True)], failures=2),
+            step("work", jobs=[job("fail"), job("fail", lifo=True)], failures=2),
             add(job(), job(delay=HOUR), job(delay=HOUR, lifo=True)),
             step("pause"),
             *[managed(verb, state) for verb, state in (("retry", "failed"), ("promote", "delayed")) for _ in range(2)],
@@ -437,13 +429,13 @@ OPERATIONS: Sequences = {
     },
     BULLMQ: {
         "retry of completed and prioritised jobs": [
-            step("work", jobs=[does(""), does("fail", priority=3)], failures=1),
+            step("work", jobs=[job(), job("fail", priority=3)], failures=1),
             managed("retry", "completed", "completed"),
             managed("retry", "failed"),
         ],
         **{
             f"retry from 0 with priority {priority}": [
-                step("work", jobs=[does(""), does("fail", priority=priority)], failures=1),
+                step("work", jobs=[job(), job("fail", priority=priority)], failures=1),
                 managed("retry", "failed", "failed", RESETS),
                 managed("retry", "completed", "completed", RESETS),
             ]
@@ -461,7 +453,7 @@ OPERATIONS: Sequences = {
         + [managed("changeDelay", "delayed", delay) for delay in (0, 2 * HOUR)],
         **{
             f"keep {kept} rows of a log": [
-                step("work", jobs=[does("log:a;log:b;log:c")]),
+                step("work", jobs=[job("log:a;log:b;log:c")]),
                 managed("clearLogs", "completed", *kept),
             ]
             for kept in ([], [2])

@@ -16,14 +16,12 @@ from redis import Redis
 
 from spark_bull.core.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.queues import QueueLimits
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue import managing
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.manage import manage
-from spark_bull.core.queue.work.claim import work
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
 from tests.support.traffic import published, send_scripts_twice
@@ -145,12 +143,12 @@ def test_limits_of_the_queue_are_read_as_they_were_set(bench: Bench) -> None:
     bench.add()
     bench.queue.rate_limit(HOUR)
     assert 0 < bench.queue.limits().limited_ms <= HOUR
-    claim = work(bench.handle, WorkSettings("slot"), None, 1)
+    claim = bench.claim(1)
     assert (claim.jobs, claim.limited_ms > 0) == ([], True)
     bench.queue.remove_rate_limit()
     bench.queue.remove_limits()
     assert bench.queue.limits() == QueueLimits(None, None, None)
-    assert len(work(bench.handle, WorkSettings("slot"), None, 1).jobs) == 1
+    assert len(bench.claim(1).jobs) == 1
 
 
 def test_changed_limits_wake_workers_if_jobs_may_start(bench: Bench) -> None:
