@@ -303,10 +303,8 @@ def test_rows_with_a_parent_are_its_children(
     options: Any, queues: dict[str, BullQueue], prefix: str, delivery: str
 ) -> None:
     parent = int(queues["pages"].add({}))
-    sink = Sink(options(delivery=delivery, chunkSize="2"), CHILDREN)
     rows = [{"data": "{}", "parent": {"queue": "pages", "id": parent, "onFailure": "remove"}} for _ in range(5)]
-    sink.task([*rows, {"data": "{}", "parent": None}])
-    sink.commit()
+    written(options(delivery=delivery, chunkSize="2"), CHILDREN, [*rows, {"data": "{}", "parent": None}])
     jobs = queues["books"].page("wait")
     assert [job.parent_key for job in jobs] == [f"{prefix}:pages:{parent}"] * 5 + [None]
     assert jobs[0].opts == {"attempts": 0, "rdof": True, "parent": {"id": str(parent), "queue": f"{prefix}:pages"}}

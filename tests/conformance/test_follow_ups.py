@@ -86,39 +86,26 @@ def in_kind(kind: str, function: Callable[[RunningJob], Any]) -> JobFunction:
     [("bull-1", "main thread"), ("bull", "threads"), ("bullmq", "main thread"), ("bullmq", "coroutine")],
     indirect=["bench"],
 )
-def test_a_processor_adds_jobs_to_its_own_queue_and_to_another_one(bench: WorkBench, kind: str) -> None:
-    def processor(job: RunningJob) -> Any:
-        if "of" not in job.data:
-            job.then(NewJob({"of": job.data["n"], "on": "success"}))
-            job.then(NewJob({"of": job.data["n"], "on": "success"}), queue="next")
-            job.then(NewJob({"of": job.data["n"], "on": "failure"}), queue="next", on="failure")
-            if job.data["n"] % 2:
-                raise ValueError("odd")
-        return 1
+def test_the_attempt_that_settles_a_job_adds_jobs_to_its_own_queue_and_to_another_one(
+    bench: WorkBench, kind: str
+) -> None:
+    def processor(job: RunningJob) -> None:
+        if "of" in job.data:
+            return
+        attempt = job.attempts_made + 1
+        for on, queue in (("success", None), ("success", "next"), ("failure", "next")):
+            job.then(NewJob({"of": job.data["n"], "attempt": attempt, "on": on}), queue=queue, on=on)
+        if attempt < 3 or job.data["n"] % 2:
+            raise ValueError("again")
 
-    bench.add(6)
+    bench.add(6, attempts=3)
     with OurWorker(bench.handle, in_kind(kind, processor), chunk_size=4, concurrency=1 if kind == "main thread" else 3):
         wait_until(lambda: bench.counts() == {"completed": 6, "failed": 3}, "all jobs to end")
-    own = [job.data["of"] for job in bench.queue.page("completed") if "of" in job.data]
-    assert sorted(own) == [0, 2, 4]
-    added = Counter((data["of"], data["on"]) for data in payloads(bench, "next"))
-    assert added == Counter({(n, "failure" if n % 2 else "success"): 1 for n in range(6)})
-
-
-def test_only_the_follow_ups_of_the_attempt_that_settles_the_job_are_added(bench: WorkBench) -> None:
-    def processor(job: RunningJob) -> Any:
-        attempt = job.attempts_made + 1
-        for on in ("success", "failure"):
-            job.then(NewJob({"n": job.data["n"], "attempt": attempt, "on": on}), queue="next", on=on)
-        if attempt < 3 or job.data["n"] == 1:
-            raise ValueError("again")
-        return attempt
-
-    bench.add(2, attempts=3)
-    with OurWorker(bench.handle, processor):
-        wait_until(lambda: bench.counts() == {"completed": 1, "failed": 1}, "both jobs to end")
-    added = sorted((data["n"], data["attempt"], data["on"]) for data in payloads(bench, "next"))
-    assert added == [(0, 3, "success"), (1, 3, "failure")]
+    own = [job.data for job in bench.queue.page("completed") if "of" in job.data]
+    added = sorted((data["of"], data["attempt"], data["on"]) for data in own)
+    assert added == [(n, 3, "success") for n in (0, 2, 4)]
+    added = sorted((data["of"], data["attempt"], data["on"]) for data in payloads(bench, "next"))
+    assert added == [(n, 3, "failure" if n % 2 else "success") for n in range(6)]
 
 
 def test_a_job_that_is_delayed_has_no_follow_ups(bench: WorkBench) -> None:
@@ -409,9 +396,8 @@ def test_the_keys_of_other_queues_are_declared(bench: WorkBench, monkeypatch: py
     job.then(NewJob({}), queue="next")
     job.then(NewJob({}, delay=HOUR_MS), queue="next")
     bench.work(outcomes_of(bench, claim, [job]))
-    with other(bench, "next") as following:
-        base = following.handle.keys.base
-        keys = {key.decode() for key in bench.client.scan_iter(f"{base}*")}
+    base = f"{bench.handle.keys.prefix}:next:"
+    keys = {key.decode() for key in bench.client.scan_iter(f"{base}*")}
     assert keys - set(declared) == {f"{base}1", f"{base}2"}
 
 
@@ -437,12 +423,8 @@ def test_prioritised_follow_ups_do_not_search_a_long_list_one_by_one(bench: Work
 # queues
 
 
-def test_a_queue_of_another_dialect_is_refused(bench: WorkBench) -> None:
-    names = {"bull-1": "bullmq", "bull": "bull-1", "bullmq": "bull"}
-    handle = bench.handle
-    url, prefix = handle.connection.settings.url, handle.keys.prefix
-    with BullQueue("next", url=url, prefix=prefix, protocol=names[handle.dialect.name]) as following:
-        following.add({})
+def test_a_queue_of_another_dialect_is_refused(bench: WorkBench, open_queue: Callable[..., BullQueue]) -> None:
+    open_queue("next", {"bull-1": "bullmq", "bull": "bull-1", "bullmq": "bull"}[bench.queue.protocol]).add({})
     _, job = only_job(bench)
     with pytest.raises(DialectError, match="expected queue next to speak"):
         job.then(NewJob({}), queue="next")
