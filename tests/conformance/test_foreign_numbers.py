@@ -10,18 +10,15 @@ import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.walk import Slice
-from spark_bull.core.queue.work import claim as claims
 from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.outcome_policy import OutcomePolicy
 from spark_bull.run.job.running_job import RunningJob
@@ -29,23 +26,14 @@ from spark_bull.run.testing.process_all import process_all
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.jobs import HOUR
-from tests.support.node import PEERS, NodePeer, Peer
+from tests.support.node import NodePeer, Peer, each_peer_of
+from tests.support.work_bench import Filled
 
 JOBS = 30
 #: Jobs of one run, and of `make soak`.
 RUNS, SOAK_RUNS = 6, 60
 #: Beyond this many hours a delay has no meaning: Node's jobs are due in thousands of years, ours in 2039.
 FAR = 100_000
-
-compared = [peer for peer in PEERS if peer.alias in ("bull-4.16.5", "bullmq-5.81.5", "bullmq-6.7.0")]
-each_run = pytest.mark.parametrize(
-    ("peer", "runs"),
-    [
-        *(pytest.param(peer, RUNS, marks=[pytest.mark.soak] if "-5" in peer.alias else []) for peer in compared),
-        *(pytest.param(peer, SOAK_RUNS, marks=pytest.mark.soak) for peer in compared),
-    ],
-    ids=str,
-)
 
 
 def examples(runs: int) -> settings:
@@ -114,46 +102,39 @@ def as_json(value: Any) -> str:
     return re.sub(r"(?<![\"-])Infinity", "1e999", json.dumps(value))
 
 
-def write(client: Redis, queue: BullQueue, jobs: list[tuple[dict[str, Any], str, str]]) -> None:
+def write(bench: Filled, jobs: list[tuple[dict[str, Any], str, str]]) -> None:
     """Fills the queue with waiting jobs that have run before; the first one is claimed first."""
-    keys, fields = queue.handle.keys, queue.handle.dialect.claim_fields
+    attempts = bench.handle.dialect.claim_fields["attempts_made"]
     for number, (opts, attempts_made, _) in enumerate(jobs, 1):
-        values = {"name": "task", "data": "{}", "timestamp": 1_700_000_000_000, "delay": 0, "priority": 0}
-        client.hset(
-            keys.job(str(number)), mapping={**values, "opts": as_json(opts), fields["attempts_made"]: attempts_made}
-        )
-        client.hset(keys.job(str(number)), "stacktrace", '["a","b"]')
-        client.lpush(keys["wait"], number)
+        given = {"opts": as_json(opts), attempts: attempts_made, "stacktrace": '["a","b"]', "delay": 0, "priority": 0}
+        bench.put("wait", [str(number)], **given)
 
 
-def found(client: Redis, queue: BullQueue, count: int, start: int) -> list[tuple[str, Any, Any]]:
+def found(bench: Filled, count: int, start: int) -> list[tuple[str, Any, Any]]:
     """What became of the jobs: the state, in how many hours a delayed one is due, and the number of traces."""
     seen = []
     for job_id in map(str, range(1, count + 1)):
-        job = queue.job(job_id)
+        job = bench.queue.job(job_id)
         state, hours = ("gone" if job is None else str(job.state)), None
         if state == "delayed":
-            due = client.zscore(queue.handle.keys["delayed"], job_id) / 4096
+            due = bench.client.zscore(bench.key("delayed"), job_id) / 4096
             hours = round(min(FAR, (due - start) / HOUR))
             # A delay below 0 is over at once, as we see it.
             state, hours = ("wait", None) if hours <= 0 else (state, hours)
-        traces = json.loads(client.hget(queue.handle.keys.job(job_id), "stacktrace") or "[]")
+        traces = json.loads(bench.field(job_id, "stacktrace") or "[]")
         seen.append((state, hours, len(traces)))
     return seen
 
 
-def settle_by_us(queue: BullQueue, jobs: list[tuple[dict[str, Any], str, str]]) -> None:
-    handle, policy, token = queue.handle, OutcomePolicy(), uuid4().hex
-    work_settings = WorkSettings("slot", lock_ms=HOUR)
-    claim = claims.work(handle, work_settings, None, len(jobs), token=token)
+def settle_by_us(bench: Filled, jobs: list[tuple[dict[str, Any], str, str]]) -> None:
+    claim = bench.claim(len(jobs))
     assert [int(job.id) for job in claim.jobs] == [*range(1, len(jobs) + 1)]
     for job in claim.jobs:
-        outcomes = Outcomes(token)
+        outcomes = Outcomes(claim.token)
         error = ValueError("bad") if jobs[int(job.id) - 1][2] == "fail" else None
-        policy.record(
-            outcomes, handle.dialect, Result(RunningJob(job, handle), None, error), handle.connection.now_ms()
-        )
-        claims.work(handle, work_settings, outcomes, 0, token=token)
+        result = Result(RunningJob(job, bench.handle), None, error)
+        OutcomePolicy().record(outcomes, bench.handle.dialect, result, bench.handle.connection.now_ms())
+        bench.work(outcomes)
 
 
 def settle_by_node(peer: NodePeer, jobs: list[tuple[dict[str, Any], str, str]]) -> None:
@@ -169,12 +150,13 @@ def compare(peer: Peer, node: NodePeer, client: Redis, url: str, prefix: str, jo
     for side in ("left", "ours"):
         with BullQueue("q", url=url, prefix=f"{prefix}{side}", protocol=peer.dialect) as queue:
             client.delete(*client.keys(f"{prefix}{side}:*") or ["none"])
-            write(client, queue, jobs)
+            bench = Filled(queue, client)
+            write(bench, jobs)
             if side == "left":
                 settle_by_node(node, jobs)
             else:
-                settle_by_us(queue, jobs)
-            seen[side] = found(client, queue, count, start)
+                settle_by_us(bench, jobs)
+            seen[side] = found(bench, count, start)
     differ, stuck = [], 0
     for job, left, ours in zip(jobs, *seen.values(), strict=True):
         # A script of Node fails with the value, some after the job has left `active`, or it adds a text to a time.
@@ -185,7 +167,8 @@ def compare(peer: Peer, node: NodePeer, client: Redis, url: str, prefix: str, jo
     return differ, stuck
 
 
-@each_run
+@each_peer_of("bull-4", "bullmq")
+@pytest.mark.parametrize("runs", [RUNS, pytest.param(SOAK_RUNS, marks=pytest.mark.soak)])
 def test_options_mean_what_they_mean_to_nodes_worker(
     node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str, peer: Peer, runs: int
 ) -> None:
@@ -301,18 +284,17 @@ def test_a_slot_survives_any_option_field_payload_or_scheduler(
     run()
 
 
-@pytest.mark.parametrize("dialect", ["bull", "bullmq"])
+@pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
 def test_a_view_has_null_for_a_time_or_number_that_its_column_cannot_hold(
-    client: Redis, redis_url: str, prefix: str, dialect: str
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) as queue:
-        queue.add({})
-        client.hset(queue.handle.keys.job("1"), "timestamp", -(10**15))
-        client.zadd(queue.handle.keys["repeats"], {f"a:b:{10**15}:UTC:* * * * *": float("inf")})
-        options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": dialect}
-        seen = {}
-        for view in ("jobs", "queues", "schedulers"):
-            batches = batch_reader({**options, "view": view}, SCHEMAS[view]).read(OpenSlice(Slice()))
-            (seen[view],) = [row for batch in batches for row in batch.to_pylist()]
+    queue.add({})
+    client.hset(queue.handle.keys.job("1"), "timestamp", -(10**15))
+    client.zadd(queue.handle.keys["repeats"], {f"a:b:{10**15}:UTC:* * * * *": float("inf")})
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol}
+    seen = {}
+    for view in ("jobs", "queues", "schedulers"):
+        batches = batch_reader({**options, "view": view}, SCHEMAS[view]).read(OpenSlice(Slice()))
+        (seen[view],) = [row for batch in batches for row in batch.to_pylist()]
     assert seen["jobs"]["timestamp"] is None
     assert (seen["schedulers"]["next"], seen["schedulers"]["endDate"]) == (None, None)
