@@ -77,7 +77,8 @@ def test_counts_are_a_table_for_people_and_json_for_programs(run: Run, queue: Bu
     register_all(queue.handle, "w", [])
     register_all(queue.handle, "later", [])
     assert [row["id"] for row in run.data("writes", "mail")] == ["w", "later"]
-    assert [row["id"] for row in run.data("writes", "mail", "--limit", "1")] == ["later"]
+    for limit, ids in (("1", ["later"]), ("0", ["w", "later"])):
+        assert [row["id"] for row in run.data("writes", "mail", "--limit", limit)] == ids
 
 
 #: Packages that only some commands need, and that take longer to import than a short command may take.

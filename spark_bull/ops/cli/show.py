@@ -191,7 +191,7 @@ def _workers(args: Namespace) -> Output:
 
 def _writes(args: Namespace) -> Output:
     queue = open_queue(args)
-    return records_of(args, queue, queue.writes(args.limit))
+    return records_of(args, queue, queue.writes(args.limit or None))
 
 
 def records_of(args: Namespace, queue: BullQueue, records: list[WriteRecord]) -> Output:
@@ -306,7 +306,7 @@ COMMANDS: Final = (
             type=number_or_zero,
             default=50,
             metavar="WRITES",
-            help="maximum number of writes, the newest ones and the unfinished ones (default: 50)",
+            help="maximum number of writes, the newest ones and the unfinished ones (default: 50; 0: all)",
         ),
         empty=lambda args: f"no writes to {args.queue} in the last 30 days",
     ),
