@@ -12,7 +12,7 @@ from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import queue_registry
 from spark_bull.core.queue.handle import handle as registry
-from spark_bull.core.queue.handle.handle import FORGET_MS, MOVE_SIZE, WRITES_SIZE, forget_gone, noted_queues
+from spark_bull.core.queue.handle.handle import FORGET_MS, deletion_args, forget_gone, noted_queues
 from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import find_queues, select_queues
 from spark_bull.core.store.connection import Connection
@@ -172,6 +172,6 @@ def test_the_first_call_that_obliterates_leaves_no_job_to_workers_beside_many_re
     bench.add(3)
     keys = bench.handle.keys
     client.zadd(keys["finished_writes"], {f"w{n}": n for n in range(1_500)})
-    args = {"limit": 100, "move": MOVE_SIZE, "writes": WRITES_SIZE, "position": 0, "kept_ids": keys.kept_ids("")}
-    assert bench.handle.run_once("obliterate", {**args, "force": 0}) == [b"open"]
+    args = deletion_args(bench.handle) | {"position": 0, "force": 0}
+    assert bench.handle.run_once("obliterate", args) == [b"open"]
     assert bench.queue.is_paused() or bench.counts() == {}

@@ -128,6 +128,15 @@ def test_the_jobs_of_a_new_queue_are_not_of_a_write_to_the_one_before(bench: Wor
         assert list(written_ids(handle, write_id)) == []
 
 
+def test_a_write_whose_queue_was_deleted_before_its_last_job_has_not_kept_all_ids(bench: WorkBench) -> None:
+    register_all(bench.handle, "w", [[NewJob({}, job_id=f"own-{n}") for n in range(4)]], 2, keepsIds=1)
+    assert commit(bench.handle, "w", 0).position == 2
+    bench.queue.obliterate()
+    roll_forward(bench.handle, "w")
+    with pytest.raises(OptionError, match="The queue was deleted after the write"):
+        find_written([bench.handle], "w")
+
+
 def test_jobs_that_are_gone_have_ended_as_their_events_tell_or_are_lost(bench: WorkBench) -> None:
     since_ms = bench.handle.connection.now_ms()
     write(bench, "w", [NewJob({"n": n}) for n in range(4)])

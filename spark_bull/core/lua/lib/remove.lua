@@ -156,7 +156,10 @@ local function forget_ids(key, arg)
   for _, writes in ipairs({key.finished_writes, key.open_writes}) do
     local ids = call('ZREVRANGE', writes, first, first + limit - 1)
     for _, write_id in ipairs(ids) do
-      call('UNLINK', arg.kept_ids .. write_id)
+      if call('UNLINK', arg.kept_ids .. write_id) == 1 then
+        -- Those of its next jobs would not be all.
+        call('HDEL', arg.records .. write_id, 'keepsIds')
+      end
     end
     is_more = is_more or #ids == limit
   end

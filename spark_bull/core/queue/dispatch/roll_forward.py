@@ -43,7 +43,7 @@ from spark_bull.core.queue.dispatch.write_records import (
     read_record,
 )
 from spark_bull.core.queue.handle.admission import LengthLimit, RoomWait
-from spark_bull.core.queue.handle.handle import MOVE_SIZE, RECORD_TTL_MS, REMOVE_SIZE, WRITES_SIZE, QueueHandle
+from spark_bull.core.queue.handle.handle import RECORD_TTL_MS, WRITES_SIZE, QueueHandle, deletion_args
 
 if TYPE_CHECKING:
     from spark_bull.core.model.queues import WriteRecord
@@ -213,10 +213,9 @@ def _act(write: OpenWrite, state: str, position: int) -> None:
     """Does what has to come before the next step."""
     handle, key = write.handle, write.handle.keys.write(write.id)
     if state == "replacing":
-        args = {"limit": REMOVE_SIZE, "move": MOVE_SIZE, "writes": WRITES_SIZE, "kept_ids": handle.keys.kept_ids("")}
         # The position is as in `obliterate`.
         for position in count(step=WRITES_SIZE):
-            if handle.run_once("empty", {**args, "position": position}, write=key) != b"open":
+            if handle.run_once("empty", deletion_args(handle) | {"position": position}, write=key) != b"open":
                 break
     elif state == "opening":
         open_callback(handle, _callback(write), key)

@@ -189,6 +189,12 @@ class QueueHandle:
         return f"{self.token}:{getpid()}:{get_ident()}"
 
 
+def deletion_args(handle: QueueHandle) -> dict[str, Any]:
+    """What scripts need to delete a queue: how much they remove at once, and where writes have kept ids."""
+    kept = {"kept_ids": handle.keys.kept_ids(""), "records": handle.keys.writes}
+    return {"limit": REMOVE_SIZE, "move": MOVE_SIZE, "writes": WRITES_SIZE, **kept}
+
+
 def _named(keys: QueueKeys) -> dict[str, Any]:
     """The keys of a queue by their names in scripts."""
     return {"base": keys.base} | {name: keys[name] for name in SEGMENTS}

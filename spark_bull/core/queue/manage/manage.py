@@ -24,11 +24,10 @@ from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.payloads.policy import Kind
 from spark_bull.core.queue.handle.handle import (
     CHUNK_SIZE,
-    MOVE_SIZE,
     RECEIPT_TTL_MS,
-    REMOVE_SIZE,
     WRITES_SIZE,
     QueueHandle,
+    deletion_args,
     keys_of,
     touched_keys,
 )
@@ -67,10 +66,10 @@ def obliterate(handle: QueueHandle, *, force: bool = False) -> None:
     registered writes stay: their jobs are added to the new queue. Records and watermarks of writes stay, too. A parent
     that waits for children of another queue stays, as in BullMQ. Receipts of other processes expire within an hour.
     """
-    args = {"limit": REMOVE_SIZE, "move": MOVE_SIZE, "writes": WRITES_SIZE, "kept_ids": handle.keys.kept_ids("")}
     # The position counts writes, from the latest on, whose kept ids a call removes before it removes jobs.
     for position in count(step=WRITES_SIZE):
-        state, *active = handle.run_once("obliterate", {**args, "position": position, "force": int(force)})
+        args = deletion_args(handle) | {"position": position, "force": int(force)}
+        state, *active = handle.run_once("obliterate", args)
         if state == b"done":
             # The reply has arrived: the receipt of this thread is not needed any more.
             handle.connection.call("UNLINK", handle.keys.receipt(handle.sender))
