@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -47,16 +48,26 @@ def test_batches_export_a_span_with_links_and_the_metrics_of_their_jobs(
 ) -> None:
     spans, metrics = tmp_path / "spans", tmp_path / "metrics"
 
+    def appending(file: Path) -> Any:
+        """What exporters write to: no file stays open."""
+
+        def write(text: str) -> None:
+            with file.open("a") as out:
+                out.write(text)
+
+        return SimpleNamespace(write=write, flush=lambda: None)
+
+    def line(exported: Any) -> str:
+        return f"{exported.to_json(indent=None)}\n"
+
     def tracer() -> Tracer:
-        out = open(spans, "a")  # noqa: SIM115 - until the slot ends
-        exporter = ConsoleSpanExporter(out=out, formatter=lambda span: f"{span.to_json(indent=None)}\n")
+        exporter = ConsoleSpanExporter(out=appending(spans), formatter=line)
         provider = TracerProvider()
         provider.add_span_processor(BatchSpanProcessor(exporter))
         return provider.get_tracer("executors")
 
     def meter() -> MeterProvider:
-        out = open(metrics, "a")  # noqa: SIM115 - until the slot ends
-        exporter = ConsoleMetricExporter(out=out, formatter=lambda data: f"{data.to_json(indent=None)}\n")
+        exporter = ConsoleMetricExporter(out=appending(metrics), formatter=line)
         return SdkMeterProvider([PeriodicExportingMetricReader(exporter)])
 
     program = TracerProvider().get_tracer("program")
