@@ -127,8 +127,8 @@ def _check_schema(schema: PayloadSchema, processors: Mapping[str, Processor]) ->
     batched = {name for name, function in processors.items() if kind_of(function) != "function"}
     if schema is not None and not batched:
         raise OptionError(
-            "`payload_schema` is for UDFs and functions of DataFrames; a function of a job gets parsed JSON as "
-            "job.data: leave it out"
+            "`payload_schema` is for UDFs and functions of DataFrames, whose parameter is annotated as a DataFrame; a "
+            "function of a job gets parsed JSON as job.data: leave it out"
         )
     if isinstance(schema, Mapping) and (others := schema.keys() - batched):
         raise OptionError(
