@@ -30,12 +30,14 @@ from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.work.claim_batch import claim_batch
 from tests.conformance.damages import ALL, DAMAGES, NO_PAYLOAD, QUEUE_DAMAGES, Damage
+from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
+from tests.support.work_bench import each_dialect
 from tests.support.worker import OurWorker
 
 #: All damages of jobs at once, or one of the queue.
 DAMAGED = [(dialect, [one for one in DAMAGES if dialect in one.dialects]) for dialect in ALL]
-each_dialect = pytest.mark.parametrize(("queue", "damages"), DAMAGED, indirect=["queue"], ids=[*ALL])
+all_damages = pytest.mark.parametrize(("queue", "damages"), DAMAGED, indirect=["queue"], ids=[*ALL])
 each_damage = pytest.mark.parametrize(
     ("queue", "damages"),
     [*DAMAGED, *((dialect, [one]) for one in QUEUE_DAMAGES for dialect in one.dialects)],
@@ -133,7 +135,7 @@ def test_a_damaged_job_does_not_affect_others(queue: BullQueue, damages: list[Da
     assert all(done[job_id].attempts_made in (0, 1) and ran[job_id] == 1 for job_id in jobs.healthy)
 
 
-@each_dialect
+@all_damages
 def test_a_damaged_job_passes_all_states_without_blocking_others(
     queue: BullQueue, damages: list[Damage], client: Redis
 ) -> None:
@@ -177,7 +179,7 @@ def test_a_damaged_job_passes_all_states_without_blocking_others(
     check_read(queue, jobs)
 
 
-@each_dialect
+@all_damages
 @pytest.mark.parametrize("outcome", ["completed", "failed", "returned"])
 def test_a_job_that_is_damaged_while_it_runs_does_not_affect_its_chunk(
     queue: BullQueue, damages: list[Damage], outcome: str
@@ -201,7 +203,7 @@ def test_a_job_that_is_damaged_while_it_runs_does_not_affect_its_chunk(
     assert active == {job_id for job_id, damage in jobs.bad.items() if damage.name == HELD}
 
 
-@each_dialect
+@all_damages
 def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damages: list[Damage]) -> None:
     jobs = add_damaged(queue, damages)
     ledger = ClaimLedger(queue.handle, "reader")
@@ -221,9 +223,9 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damages: list[Dam
             assert [job.id for job in read_claimed(queue.handle, [job_id])] == [job_id], damage
 
 
-@each_dialect
+@all_damages
 def test_a_damaged_job_can_be_promoted_and_retried_manually(queue: BullQueue, damages: list[Damage]) -> None:
-    jobs = add_damaged(queue, damages, delay=3_600_000)
+    jobs = add_damaged(queue, damages, delay=HOUR)
     delayed = len(jobs.ids)
     hashes = {i for i in jobs.bad if queue.handle.connection.call("TYPE", queue.handle.keys.job(i)) == b"hash"}
     for job_id, damage in jobs.bad.items():
@@ -246,7 +248,7 @@ def test_a_damaged_job_can_be_promoted_and_retried_manually(queue: BullQueue, da
     assert left(queue) == delayed + len(failed & hashes)
 
 
-@each_dialect
+@all_damages
 def test_a_damaged_job_can_be_removed_with_all_others(queue: BullQueue, damages: list[Damage]) -> None:
     add_damaged(queue, damages)
     queue.drain()
@@ -265,7 +267,7 @@ def test_a_damaged_job_can_be_removed_with_all_others(queue: BullQueue, damages:
     assert left(queue) == 0
 
 
-@each_dialect
+@all_damages
 def test_a_queue_with_a_damaged_job_can_be_opened(queue: BullQueue, damages: list[Damage], client: Redis) -> None:
     keys, url = queue.handle.keys, queue.handle.connection.settings.url
     for damage in damages:
@@ -279,9 +281,9 @@ def test_a_queue_with_a_damaged_job_can_be_opened(queue: BullQueue, damages: lis
         client.delete(*client.scan_iter(match=f"{keys.base}*", count=1000))
 
 
-@pytest.mark.parametrize("queue", ALL, indirect=True)
+@each_dialect
 def test_damaged_limits_do_not_stop_a_slot_with_a_limiter(queue: BullQueue, client: Redis) -> None:
-    limited = WorkSettings("slot", limiter=Limiter(100, 3_600_000))
+    limited = WorkSettings("slot", limiter=Limiter(100, HOUR))
     for damage in QUEUE_DAMAGES:
         if queue.protocol in damage.dialects:
             job_id = queue.add({})
@@ -290,7 +292,7 @@ def test_damaged_limits_do_not_stop_a_slot_with_a_limiter(queue: BullQueue, clie
             assert [job.id for job in work(queue.handle, limited, None, 1).jobs] == [job_id], damage
 
 
-@pytest.mark.parametrize("queue", ALL, indirect=True)
+@each_dialect
 def test_obliterate_removes_everything_of_a_queue_with_damaged_jobs(queue: BullQueue, client: Redis) -> None:
     keys = queue.handle.keys
     _, bad, *_ = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
@@ -298,19 +300,19 @@ def test_obliterate_removes_everything_of_a_queue_with_damaged_jobs(queue: BullQ
     client.set(keys.job(bad), "no hash")
     work_settings = WorkSettings("slot")
     claim = work(queue.handle, work_settings, None, 20)
-    work(queue.handle, work_settings, Outcomes(claim.token, returned=[claim.jobs[0].id], limited_ms=3_600_000), 0)
+    work(queue.handle, work_settings, Outcomes(claim.token, returned=[claim.jobs[0].id], limited_ms=HOUR), 0)
     assert client.hkeys(keys["damaged"]) == [bad.encode()]
     queue.obliterate(force=True)
     lasting = [key for key in client.scan_iter(f"{keys.base}*") if client.ttl(key) == -1]
     assert (lasting, client.exists(keys["rate_limited"])) == ([], 0)
 
 
-@pytest.mark.parametrize("queue", ALL, indirect=True)
+@each_dialect
 def test_a_delayed_job_with_an_invalid_time_does_not_block_others(queue: BullQueue) -> None:
     scores = ["inf", "-inf", str(2**60), "-5"]
     for score in scores:
         queue.add({}, delay=1)
-        queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], score, queue.add({}, delay=3_600_000))
+        queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], score, queue.add({}, delay=HOUR))
     queue.add({}, delay=1)
     wait_until(lambda: promote_due(queue.handle).now and queue.counts()["wait"] > len(scores), "the others' promotion")
     assert len(work(queue.handle, WorkSettings("slot"), None, 20).jobs) > len(scores)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.core.errors import DelayedError, UnrecoverableError
+from spark_bull.core.errors import DelayedError
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
@@ -55,23 +55,6 @@ class Once:
 @pytest.fixture(params=["bullmq-6"])
 def once(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> Once:
     return Once(open_queue(**FLAVOURS[request.param]))
-
-
-@each_dialect
-def test_a_simple_id_is_taken_while_its_job_waits_runs_or_is_retried(once: Once) -> None:
-    assert once.add(1, attempts=2)
-    assert not once.add(2)
-    once.start()
-    assert not once.add(3)
-    once.end(RuntimeError())
-    assert not once.add(4)
-    once.start()
-    once.end(UnrecoverableError("no"))
-    assert once.add(5)
-    once.start()
-    once.end()
-    assert once.add(6)
-    assert once.numbers() == [6]
 
 
 def test_a_job_can_free_its_id_when_it_starts_and_a_delayed_attempt_keeps_it(once: Once) -> None:
