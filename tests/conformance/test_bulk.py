@@ -41,7 +41,7 @@ def test_the_jobs_that_a_filter_accepts_are_changed_and_counted(
 ) -> None:
     monkeypatch.setattr(bulk, "PORTION", portion)
     fill(filled, jobs)
-    handle = filled.queue.handle
+    handle = filled.handle
     change = BulkChange(handle, RETRY)
 
     def found() -> Iterator[Sequence[str]]:
@@ -54,9 +54,7 @@ def test_the_jobs_that_a_filter_accepts_are_changed_and_counted(
     counts = (record.state, record.jobs, record.changed, record.wrong_state, record.missing)
     assert counts == ("finished", jobs // 3, jobs // 3 - 2, 1, 1)
     assert (change.found, change.done) == (jobs // 3, jobs // 3)
-    assert {one for one, count in filled.queue.counts().items() if count} == {"wait", "failed"}
-    assert filled.queue.counts()["wait"] == jobs // 3 - 1
-    assert filled.queue.counts()["failed"] == jobs - jobs // 3
+    assert filled.counts() == {"wait": jobs // 3 - 1, "failed": jobs - jobs // 3}
     # Sent again, it finds nothing.
     assert BulkChange(handle, RETRY).run(matching_ids(handle, "failed", TIMEOUT)).jobs == 0
 
@@ -69,10 +67,10 @@ def test_a_job_that_has_left_its_state_since_the_search_is_not_changed(
     filled.put(state, ["0", "1", "2"])
 
     def found() -> Iterator[Sequence[str]]:
-        yield from matching_ids(filled.queue.handle, state)
+        yield from matching_ids(filled.handle, state)
         filled.move("1", state, other)
 
-    record = BulkChange(filled.queue.handle, replace(change, state=state)).run(found())
+    record = BulkChange(filled.handle, replace(change, state=state)).run(found())
     assert (record.changed, record.wrong_state, record.missing) == (2, 1, 0)
     assert [(job.id, job.data) for job in filled.read(other)] == [("1", {"id": "1"})]
 
@@ -103,7 +101,7 @@ def test_a_change_takes_no_room_of_its_queue(
     filled: Filled, twice: bool, monkeypatch: pytest.MonkeyPatch, open_queue: Callable[..., BullQueue]
 ) -> None:
     monkeypatch.setattr(bulk, "PORTION", 1)
-    limited, handle = open_queue(protocol=filled.queue.protocol, max_length=2), filled.queue.handle
+    limited, handle = open_queue(protocol=filled.queue.protocol, max_length=2), filled.handle
     fill(filled, 30)
     change = BulkChange(handle, Change("", "update", data={}))
     monkeypatch.setattr(bulk, "confirm_rows", lambda *of: (confirm_rows(*of), limited.add({"state": "open"})))
@@ -133,7 +131,7 @@ def test_a_change_that_is_aborted_goes_no_further_and_has_a_record(
 ) -> None:
     monkeypatch.setattr(bulk, "CHUNK_SIZE", 10)
     fill(filled, 30)
-    handle = filled.queue.handle
+    handle = filled.handle
     change = AbortedAfterAStep(handle, RETRY) if is_found else BulkChange(handle, RETRY)
 
     def found() -> Iterator[Sequence[str]]:

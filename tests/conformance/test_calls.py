@@ -85,23 +85,18 @@ def added(caller: Caller, payloads: list[str]) -> list[Call]:
 
 
 def parent_keys(keys: QueueKeys) -> list[str]:
-    return [
-        key
-        for parent in parent_ids(keys, NAME)
-        for key in (
-            keys.job(parent),
-            keys.children(parent),
-            keys.children_values(parent),
-            keys.children_failures(parent),
-            keys.call_details(parent),
-            keys.kept_calls(parent),
-        )
-    ]
+    kinds = (keys.job, keys.children, keys.children_values, keys.children_failures, keys.call_details, keys.kept_calls)
+    return [key_of(parent) for parent in parent_ids(keys, NAME) for key_of in kinds]
 
 
-def lapse(bench: WorkBench, name: str = NAME) -> None:
-    """The lease of a caller lapses."""
-    bench.client.zadd(bench.key("open_callers"), {name: 1}, xx=True)
+def lapse(bench: WorkBench) -> None:
+    """The lease of the caller lapses."""
+    bench.client.zadd(bench.key("open_callers"), {NAME: 1}, xx=True)
+
+
+def lapse_and_sweep(bench: WorkBench) -> None:
+    lapse(bench)
+    sweep(bench.handle)
 
 
 def test_each_call_is_a_job_whose_outcome_the_caller_reads(bench: WorkBench, caller: Caller) -> None:
@@ -202,8 +197,7 @@ def test_a_job_that_ended_and_was_removed_by_the_rule_of_another_one(
         assert caller.outcomes(calls) == {calls[0].job_id: CallEnd(b"7", None)}
     assert caller.removed(calls) == ([] if bench.bullmq else calls)
     caller.close()
-    lapse(bench)
-    sweep(bench.handle)
+    lapse_and_sweep(bench)
     assert bench.client.exists(bench.key("open_callers")) == 0
 
 
@@ -246,8 +240,7 @@ def test_calls_are_ended_with_a_reason(bench: WorkBench, new_caller: Callable[..
     caller.close()
     # The jobs that have started run to their end, which changes nothing.
     complete(bench, claim, "2")
-    lapse(bench)
-    sweep(bench.handle)
+    lapse_and_sweep(bench)
     assert bench.counts() == {}
     assert {plain(caller.outcomes(calls))[job_id] for job_id in started} == {CallEnd(None, "timeout")}
     # A repeated task gets the same.
@@ -290,14 +283,12 @@ def test_what_waits_for_a_caller_without_a_lease_is_removed(bench: WorkBench, ca
     caller.hold()
     assert sweep(bench.handle) == 0
     assert bench.counts() == {"active": 2, "wait": 297}
-    lapse(bench)
-    sweep(bench.handle)
+    lapse_and_sweep(bench)
     assert bench.counts() == {"active": 2}
     # Two jobs have a worker: the caller is looked at again, until they have ended.
     assert bench.client.zcard(bench.key("open_callers")) == 1
     complete(bench, claim, "2")
-    lapse(bench)
-    sweep(bench.handle)
+    lapse_and_sweep(bench)
     assert bench.client.exists(bench.key("open_callers")) == 0
     assert all(
         0 < bench.client.pttl(key) <= DAY_MS for key in parent_keys(bench.handle.keys) if bench.client.exists(key)
@@ -316,10 +307,8 @@ def test_an_id_that_is_no_utf8_does_not_keep_the_others(bench: WorkBench, caller
         for members in (keys.children(parent), keys.kept_calls(parent)):
             if bench.client.exists(members):
                 bench.client.sadd(members, keys.base.encode() + b"\xff")
-    lapse(bench)
-    sweep(bench.handle)
-    lapse(bench)
-    sweep(bench.handle)
+    lapse_and_sweep(bench)
+    lapse_and_sweep(bench)
     assert bench.counts() == {}
     assert bench.client.exists(bench.key("open_callers")) == 0
 
@@ -369,8 +358,7 @@ def test_what_was_removed_while_the_lease_had_lapsed_is_added_again(
     complete(bench, done, "1")
     with monkeypatch.context() as short:
         short.setattr(calling, "CALL_LEASE_MS", 0)
-        lapse(bench)
-        sweep(bench.handle)
+        lapse_and_sweep(bench)
         assert bench.counts() == {"active": 1}
         ended = flying.look()
     ended += flying.look()

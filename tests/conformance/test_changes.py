@@ -21,9 +21,9 @@ from spark_bull.core.queue.dispatch.write_records import QueuePlan, StagedChunk,
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.manage import change_chunks, change_job
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise
+from tests.support.jobs import HOUR
 from tests.support.work_bench import DIALECTS, WorkBench, not_bull_1, only_bullmq
 
-HOUR = 3_600_000
 COLUMNS = {"resetAttempts": "reset_attempts", "failedReason": "failed_reason"}
 
 
