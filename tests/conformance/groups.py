@@ -11,7 +11,6 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.work.claim import rescue
 from tests.support.work_bench import WorkBench, completed
 
 HOUR_MS = 3_600_000
@@ -101,9 +100,3 @@ def outcomes_of(found: Claim, job_id: str) -> list[Outcomes]:
         Outcomes(found.token, retried=[Retried(job_id, "no", "[]", HOUR_MS, False)]),
         Outcomes(found.token, delayed=[Delayed(job_id, found.now + HOUR_MS)]),
     ]
-
-
-def rescue_all(bench: WorkBench, max_stalled: int = 5) -> None:
-    for _ in range(2):
-        bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
-        rescue(bench.handle, max_stalled=max_stalled)

@@ -15,13 +15,13 @@ from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.monitor.activity import waiting_since
-from spark_bull.core.queue.work.claim import rescue, work
+from spark_bull.core.queue.work.claim import work
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.core.store.round_trips import run
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.wait import wait_until
-from tests.support.work_bench import discover_all
+from tests.support.work_bench import discover_all, rescue_all
 from tests.support.worker import OurWorker
 
 #: Ids that are no UTF-8: no character, half of one, a surrogate, an overlong one.
@@ -94,18 +94,12 @@ def test_services_move_such_a_job_as_any_other(queue: BullQueue, client: Redis, 
     ids = add(queue, delay=1)
     give_id(client, handle, ids[1], new)
     wait_until(lambda: promote_due(handle).now and queue.counts()["wait"] == JOBS, "all to be promoted")
-    claim = work(handle, WorkSettings("dead", lock_ms=1), None, JOBS)
+    claim = work(handle, WorkSettings("dead"), None, JOBS)
     assert [job.id for job in claim.jobs] == [ids[0], *ids[2:]]
     assert aside(client, queue) == {new: b"id"}
     give_id(client, handle, ids[0], new)
-
-    def all_rescued() -> bool:
-        client.delete(handle.keys["stalled_check"], handle.keys["rescue_check"])
-        rescue(handle, check_ms=1, max_stalled=9)
-        return queue.counts()["active"] == 0
-
-    wait_until(all_rescued, "all to be rescued")
-    assert queue.counts()["wait"] == JOBS - 1
+    rescue_all(handle, ids)
+    assert (queue.counts()["active"], queue.counts()["wait"]) == (0, JOBS - 1)
     assert len(work(handle, WorkSettings("slot"), None, JOBS).jobs) == JOBS - 2
 
 

@@ -20,13 +20,13 @@ from spark_bull.core.errors import DelayedError, JobMissing, OptionError, WrongS
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.cancel import CancelRequest, cancel_requests
-from spark_bull.core.queue.work.claim import rescue, work
+from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot import chunk_loop, termination
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
-from tests.support.work_bench import each_dialect
+from tests.support.work_bench import each_dialect, rescue_all
 from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
@@ -179,14 +179,10 @@ def test_a_job_that_has_not_started_fails_when_the_rest_of_its_chunk_goes_back(
 @pytest.mark.parametrize(
     ("queue", "kind"), [("bull", "coroutine"), ("bullmq", "thread"), ("bullmq", "coroutine")], indirect=["queue"]
 )
-def test_a_stalled_job_that_waits_to_run_alone_is_cancelled_before_it_starts(
-    queue: BullQueue, client: Redis, kind: str
-) -> None:
+def test_a_stalled_job_that_waits_to_run_alone_is_cancelled_before_it_starts(queue: BullQueue, kind: str) -> None:
     stalled = queue.add({})
     assert work(queue.handle, WorkSettings("dead"), None, 1).claimed == 1
-    client.delete(queue.handle.keys.lock(stalled))
-    while not rescue(queue.handle).stalled:
-        client.delete(queue.handle.keys["stalled_check"], queue.handle.keys["rescue_check"])
+    rescue_all(queue.handle, [stalled])
     running = queue.add({"block": True})
     blocked = Blocked()
 

@@ -17,12 +17,13 @@ from spark_bull import BullQueue, NewJob
 from spark_bull.core.errors import DelayedError, JobTimeout, RateLimitError, UnrecoverableError
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
-from spark_bull.core.queue.work.claim import rescue, work
+from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.job_runner import JobFunction
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.jobs import HOUR
 from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.work_bench import rescue_all
 from tests.support.worker import OurWorker
 
 TOO_LONG = "expected the job to take 20 ms at most (its timeout), it took longer"
@@ -271,26 +272,17 @@ def test_functions_that_block_beyond_their_timeout_hold_no_place_until_there_are
     assert sorted(started) == list(range(6))
 
 
-def add_stalled(queue: BullQueue, client: Redis, *names: int) -> None:
+def add_stalled(queue: BullQueue, *names: int) -> None:
     """Jobs whose first worker has died."""
     ids = queue.add_many(NewJob({"n": n}) for n in names).ids
     assert work(queue.handle, WorkSettings("dead"), None, len(ids)).claimed == len(ids)
-    return_jobs(queue, client, ids)
-
-
-def return_jobs(queue: BullQueue, client: Redis, ids: list[str]) -> None:
-    """Lets jobs return to their queue, as when their worker has died."""
-    keys, rescued = queue.handle.keys, 0
-    client.delete(*map(keys.lock, ids))
-    while rescued < len(ids):
-        client.delete(keys["stalled_check"], keys["rescue_check"])
-        rescued += len(rescue(queue.handle).stalled)
+    rescue_all(queue.handle, ids)
 
 
 @each_combination
-def test_a_job_that_stalled_before_runs_alone(queue: BullQueue, client: Redis, kind: str) -> None:
+def test_a_job_that_stalled_before_runs_alone(queue: BullQueue, kind: str) -> None:
     gate = Gate()
-    add_stalled(queue, client, 1, 2)
+    add_stalled(queue, 1, 2)
     queue.add_many(NewJob({"n": n}) for n in (3, 4))
     with OurWorker(queue.handle, gate.processor(kind), concurrency=4):
         wait_until(lambda: gate.running == {3, 4}, "the other jobs to run together")
@@ -305,7 +297,7 @@ def test_a_job_that_stalled_before_runs_alone(queue: BullQueue, client: Redis, k
 
 @each_kind
 def test_the_result_of_a_run_that_lost_its_lock_is_dropped_when_the_slot_claims_the_job_again(
-    queue: BullQueue, client: Redis, kind: str
+    queue: BullQueue, kind: str
 ) -> None:
     runs: list[int] = []
     gates = [Gate(), Gate()]
@@ -321,7 +313,7 @@ def test_the_result_of_a_run_that_lost_its_lock_is_dropped_when_the_slot_claims_
     job_id = queue.add({"n": 1})
     with OurWorker(queue.handle, processor if kind == "threads" else coroutine, concurrency=2, lock_ms=HOUR):
         wait_until(lambda: runs == [0], "the first run")
-        return_jobs(queue, client, [job_id])
+        rescue_all(queue.handle, [job_id])
         wait_until(lambda: runs == [0, 1], "the job to be claimed again")
         gates[0].open(1)
         wait_until(lambda: not gates[0].running, "the first run to end")
@@ -333,11 +325,9 @@ def test_the_result_of_a_run_that_lost_its_lock_is_dropped_when_the_slot_claims_
 
 
 @each_combination
-def test_a_stop_lets_running_jobs_end_and_gives_back_those_that_have_not_started(
-    queue: BullQueue, client: Redis, kind: str
-) -> None:
+def test_a_stop_lets_running_jobs_end_and_gives_back_those_that_have_not_started(queue: BullQueue, kind: str) -> None:
     gate = Gate()
-    add_stalled(queue, client, 1)
+    add_stalled(queue, 1)
     queue.add({"n": 2})
     with OurWorker(queue.handle, gate.processor(kind), concurrency=2) as worker:
         wait_until(lambda: gate.running == {2} and queue.counts()["active"] == 2, "one to run, the other to be held")

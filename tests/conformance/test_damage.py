@@ -21,7 +21,7 @@ from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.jobs.read import read_ids, read_jobs
-from spark_bull.core.queue.work.claim import read_claimed, rescue, unpack_claimed, work
+from spark_bull.core.queue.work.claim import read_claimed, unpack_claimed, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.job.outcomes import failure
@@ -32,7 +32,7 @@ from spark_bull.spark.work.claim_batch import claim_batch
 from tests.conformance.damages import ALL, DAMAGES, NO_PAYLOAD, QUEUE_DAMAGES, Damage
 from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
-from tests.support.work_bench import each_dialect
+from tests.support.work_bench import each_dialect, rescue_all
 from tests.support.worker import OurWorker
 
 #: All damages of jobs at once, or one of the queue.
@@ -136,22 +136,12 @@ def test_a_damaged_job_does_not_affect_others(queue: BullQueue, damages: list[Da
 
 
 @all_damages
-def test_a_damaged_job_passes_all_states_without_blocking_others(
-    queue: BullQueue, damages: list[Damage], client: Redis
-) -> None:
+def test_a_damaged_job_passes_all_states_without_blocking_others(queue: BullQueue, damages: list[Damage]) -> None:
     jobs = add_damaged(queue, damages, delay=1, attempts=3, backoff=1)
     wait_until(lambda: promote_due(queue.handle).moved == 0 and queue.counts()["delayed"] == 0, "all to be promoted")
-    dead = work(queue.handle, WorkSettings("dead", lock_ms=1), None, len(jobs.ids))
-    assert dead.claimed >= len(jobs.healthy)
-    locks = [queue.handle.keys.lock(i) for i in jobs.healthy]
-    wait_until(lambda: not client.exists(*locks), "locks to expire")
-
-    def all_rescued() -> bool:
-        client.delete(queue.handle.keys["stalled_check"], queue.handle.keys["rescue_check"])
-        rescue(queue.handle, check_ms=1, max_stalled=9)
-        return queue.counts()["active"] == 0
-
-    wait_until(all_rescued, "stalled jobs to be rescued")
+    assert work(queue.handle, WorkSettings("dead"), None, len(jobs.ids)).claimed >= len(jobs.healthy)
+    rescue_all(queue.handle, jobs.ids)
+    assert queue.counts()["active"] == 0
     failed_once = Counter[str]()
 
     def processor(job: RunningJob) -> None:

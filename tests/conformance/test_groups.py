@@ -33,12 +33,11 @@ from tests.conformance.groups import (
     ids_of,
     move_back,
     outcomes_of,
-    rescue_all,
     settings,
 )
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
-from tests.support.work_bench import DIALECTS, WorkBench, completed, not_bull_1
+from tests.support.work_bench import DIALECTS, WorkBench, completed, not_bull_1, rescue_all
 
 # concurrency
 
@@ -111,8 +110,7 @@ def put_back(bench: WorkBench, found: Claim, job_id: str, way: str) -> None:
     if way == "retried":
         bench.work(Outcomes(found.token, retried=[Retried(job_id, "no", "[]", 0, False)]))
     elif way == "stalled":
-        bench.client.delete(bench.handle.keys.lock(job_id))
-        rescue_all(bench)
+        rescue_all(bench.handle, [job_id])
     else:
         bench.work(Outcomes(found.token, **{way: [job_id]}))
 

@@ -30,11 +30,10 @@ from tests.conformance.groups import (
     finish,
     ids_of,
     outcomes_of,
-    rescue_all,
     settings,
 )
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, completed, only_bullmq
+from tests.support.work_bench import WorkBench, completed, only_bullmq, rescue_all
 from tests.support.worker import OurWorker
 
 UNLIMITED = GroupLimits("tenant")
@@ -362,7 +361,7 @@ def test_in_any_mix_of_claims_outcomes_losses_pauses_rests_and_limits_these_hold
     for _ in range(200):
         found = claim_and_complete(bench, 10, TWO_AT_ONCE)
         if not found.jobs:
-            rescue_all(bench, max_stalled=100)
+            rescue_all(bench.handle, max_stalled=100)
             end_windows(bench)
             end_rests(bench)
             promote_due(bench.handle)

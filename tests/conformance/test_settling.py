@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from spark_bull.core.queue.work.claim import rescue
 from spark_bull.core.queue.work.verbs import promote_due
 from tests.support.traffic import script_work
 from tests.support.wait import wait_until
 from tests.support.without_spark import ClaimingQuery
-from tests.support.work_bench import WorkBench
+from tests.support.work_bench import WorkBench, rescue_all
 
 #: Columns after which a job runs again.
 AGAIN: tuple[dict[str, Any], ...] = ({"error": "bad"}, {"delay": 0}, {"rateLimit": 600_000}, {"groupRateLimit": 0})
@@ -57,10 +56,7 @@ def test_an_outcome_after_the_job_was_rescued_and_claimed_again_is_rejected(benc
     (job_id,) = bench.add()
     query = ClaimingQuery(bench.queue)
     (earlier,) = query.batch()
-    bench.client.delete(bench.handle.keys.lock(job_id))
-    for _ in range(2):  # The first check only marks the job.
-        bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
-        rescue(bench.handle)
+    rescue_all(bench.handle, [job_id])
     (later,) = query.batch()
     assert query.settle(earlier | DONE) == {"lost": 1}
     assert bench.counts() == {"active": 1}

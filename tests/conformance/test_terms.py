@@ -13,9 +13,8 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Delayed, Outcomes
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.work.claim import rescue
 from spark_bull.core.queue.work.verbs import Promoted, promote_due
-from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1, only_bullmq
+from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1, only_bullmq, rescue_all
 
 HOUR_MS = 3_600_000
 #: A time that has passed.
@@ -34,13 +33,6 @@ def later(bench: WorkBench, job_id: str) -> None:
     """Lets the time pass after which a job expires."""
     bench.client.hset(bench.handle.keys.job(job_id), "expireAt", str(PAST))
     bench.client.zadd(bench.key("expiry"), {job_id: PAST}, xx=True)
-
-
-def check_stalled(bench: WorkBench) -> None:
-    """Moves active jobs without a lock back, or fails them: the first check only marks them."""
-    for _ in range(2):
-        bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
-        rescue(bench.handle)
 
 
 def fail_unrun(bench: WorkBench) -> None:
@@ -164,8 +156,7 @@ def test_a_job_that_has_started_does_not_expire(bench: WorkBench) -> None:
     first = bench.claim()
     later(bench, job_id)
     expire_all(bench)
-    bench.client.delete(bench.handle.keys.lock(job_id))
-    check_stalled(bench)
+    rescue_all(bench.handle, [job_id])
     again = bench.claim()
     assert [(job.id, job.deferred_failure) for job in (*first.jobs, *again.jobs)] == [(job_id, None)] * 2
     bench.work(completed(again))
@@ -179,8 +170,7 @@ def test_a_claim_says_when_jobs_expire_that_start_for_the_first_time(bench: Work
     assert times == {soon: claim.jobs[0].timestamp + HOUR_MS, plain: None}
     bench.work(Outcomes(claim.token, unstarted=[soon]))
     assert {job.id: job.expire_at for job in bench.claim().jobs} == {soon: times[soon]}
-    bench.client.delete(bench.handle.keys.lock(soon))
-    check_stalled(bench)
+    rescue_all(bench.handle, [soon])
     assert {job.id: job.expire_at for job in bench.claim().jobs if job.id == soon} == {soon: None}
 
 
@@ -244,9 +234,7 @@ def test_a_job_that_may_run_once_fails_when_it_stalls(bench: WorkBench) -> None:
     (once, often) = bench.add(1, delivery="at-most-once") + bench.add(1)
     claim = bench.claim()
     assert [job.stalled_counter for job in claim.jobs] == [0, 0]
-    for job in claim.jobs:
-        bench.client.delete(bench.handle.keys.lock(job.id))
-    check_stalled(bench)
+    rescue_all(bench.handle, [job.id for job in claim.jobs])
     again = bench.claim()
     assert [job.id for job in again.jobs if job.deferred_failure is None] == [often]
     if bench.bullmq:

@@ -10,10 +10,10 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.core.queue.work.claim import rescue
 from tests.faults.slots import starts, wait_until_started
 from tests.support.forked_programs import ForkedProcess
 from tests.support.wait import wait_until
+from tests.support.work_bench import rescue_all
 from tests.support.worker import OurWorker
 
 StartSlot = Callable[..., ForkedProcess]
@@ -33,16 +33,6 @@ def finished(queue: BullQueue) -> int:
     return counts["completed"] + counts["failed"]
 
 
-def rescue_all(queue: BullQueue, client: Redis) -> None:
-    """Lets the locks of active jobs expire, and runs the stalled check, whose first run only marks them."""
-    keys = queue.handle.keys
-    for job in queue.page("active"):
-        client.delete(keys.lock(job.id))
-    for _ in range(2):
-        client.delete(keys["stalled_check"], keys["rescue_check"])
-        rescue(queue.handle)
-
-
 @pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.soak)])
 def test_side_effects_happen_at_most_once_although_workers_are_killed(
     queue: BullQueue, start_slot: StartSlot, client: Redis, prefix: str, kills: int
@@ -57,7 +47,7 @@ def test_side_effects_happen_at_most_once_although_workers_are_killed(
         with start_slot(concurrency, "brief") as process:
             wait_until(lambda goal=goal: finished(queue) >= goal, "the slot to be busy")
             assert process.end_by(signal.SIGKILL) == -signal.SIGKILL
-        rescue_all(queue, client)
+        rescue_all(queue.handle, [job.id for job in queue.page("active")])
     with OurWorker(queue.handle, lambda job: client.hincrby(f"{prefix}:starts", job.id), chunk_size=200):
         wait_until(lambda: finished(queue) == len(ids), "another worker to process the rest")
     started = starts(client, prefix)

@@ -33,6 +33,7 @@ from spark_bull.spark.schemas import SCHEMAS
 from tests.support.damage import DamagedKey, key_types, wrong_types
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import ClaimingQuery
+from tests.support.work_bench import rescue_all
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all
 
@@ -227,16 +228,9 @@ def test_a_stopped_slot_does_not_wait_until_its_queue_is_repaired(
     key.repair()
     assert worker.error is None
     assert "outcomes of 1 jobs are lost, which run again after their locks expire" in caplog.text
-    for lost in queue.page("active"):
-        client.delete(queue.handle.keys.lock(lost.id))
-
-    def has_ended() -> bool:
-        client.delete(queue.handle.keys["stalled_check"], queue.handle.keys["rescue_check"])
-        rescue(queue.handle, check_ms=1, max_stalled=9)
-        return queue.counts()["completed"] == 2
-
+    rescue_all(queue.handle, [job.id for job in queue.page("active")])
     with OurWorker(queue.handle, lambda job: None):
-        wait_until(has_ended, "both jobs to complete")
+        wait_until(lambda: queue.counts()["completed"] == 2, "both jobs to complete")
 
 
 def test_a_damaged_queue_is_logged_once_and_shown_by_the_status(

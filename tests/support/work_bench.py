@@ -124,6 +124,16 @@ def failed_for(claim: Claim, reason: str) -> Outcomes:
     return Outcomes(claim.token, failed=[Failed(job.id, reason, '["trace"]', None, 1) for job in claim.jobs])
 
 
+def rescue_all(handle: QueueHandle, lost: Iterable[str] = (), max_stalled: int = 9) -> None:
+    """Moves active jobs without a lock back, or fails them. lost: jobs whose locks are deleted first."""
+    for job_id in lost:
+        handle.connection.call("DEL", handle.keys.lock(job_id))
+    # The first check only marks them.
+    for _ in range(2):
+        handle.connection.call("DEL", handle.keys["stalled_check"], handle.keys["rescue_check"])
+        claims.rescue(handle, max_stalled=max_stalled)
+
+
 NOW = 1_700_000_000_000
 
 
