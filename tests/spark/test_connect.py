@@ -26,6 +26,7 @@ from pyspark.sql import functions as f
 import spark_bull
 from spark_bull import BullQueue, NewJob, Worker, call, write_results
 from spark_bull.spark.platform.requirements import start_query
+from spark_bull.spark.programs.commands import WriteProgress
 from tests.conftest import need
 from tests.support.drivers import processing_query
 from tests.support.fork_server import VARIABLE
@@ -131,9 +132,15 @@ def has_finished(worker: Worker, jobs: int) -> bool:
 def _write_and_read(spark: SparkSession, options: Options) -> Any:
     bull = options | {"queue": "q"}
     rows = spark.range(20).select(f.col("id").alias("n"))
-    with ThreadPoolExecutor(1) as threads:
+    with (
+        BullQueue("q", **options) as queue,
+        WriteProgress(spark, [queue.handle]) as progress,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        step = progress.step()
         # The server, not the thread of the client, has the active session.
         threads.submit(rows.write.format("bull").options(**bull, events="ends").mode("append").save).result()
+        written = step, [record.jobs for record in progress.records()]
     told = spark.read.format("bull").options(**bull, view="events").load().count()
     changes = spark.createDataFrame([("1", "remove"), ("2", "promote")], "id STRING, action STRING")
     changes.where("action = 'remove'").write.format("bull").options(**bull, mode="manage").mode("append").save()
@@ -152,12 +159,13 @@ def _write_and_read(spark: SparkSession, options: Options) -> Any:
         view: spark.read.format("bull").options(**bull, view=view).load().count()
         for view in ("counts", "queues", "writes", "stats", "schedulers")
     }
-    return tuple(summed), views, told, refused
+    return tuple(summed), views, told, refused, written
 
 
 @rest
 def test_rows_become_jobs_that_sql_and_views_show(connect: ConnectClient, queue: BullQueue, options: Options) -> None:
-    summed, views, told, (message, has_table) = connect(_write_and_read, options)
+    summed, views, told, (message, has_table), written = connect(_write_and_read, options)
+    assert written == (None, [20])
     assert told == 0
     assert summed == (19, sum(range(1, 20)))
     assert views["queues"] == views["schedulers"] == 1

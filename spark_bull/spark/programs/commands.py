@@ -21,6 +21,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.progress_line import ProgressLine
 from spark_bull.run.worker.program import Functions, arguments_of
 from spark_bull.spark.platform.capabilities import CAPABILITIES
+from spark_bull.spark.platform.jvm import is_remote
 from spark_bull.spark.platform.requirements import start_query
 from spark_bull.spark.staging.sink import WRITE_ID
 from spark_bull.spark.work.worker import Worker
@@ -75,6 +76,8 @@ class WriteProgress:
         """Returns the current step of the write; None if it is unknown."""
         if records := self.records():
             return Step("adding", sum(one.done for one in records), sum(one.jobs for one in records))
+        if is_remote(self._spark):
+            return None
         tracker = self._spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         running = [stage for stage in stages if stage is not None]
