@@ -33,7 +33,7 @@ from tests.conformance.written import struct
 from tests.support.dump import Window, difference, dump, normalise, normalise_messages
 from tests.support.traffic import published
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
+from tests.support.work_bench import WorkBench, only_bullmq
 from tests.support.worker import OurWorker
 
 HOUR_MS = 3_600_000
@@ -196,46 +196,36 @@ def test_a_follow_up_whose_parent_is_removed_before_the_job_is_settled_is_added_
 # dead letters
 
 
-def test_a_job_that_fails_for_good_is_copied_once_with_its_origin_and_can_come_back(bench: WorkBench) -> None:
-    ids = bench.add(3, attempts=2)
+def test_a_job_that_fails_for_good_takes_its_origin_along_when_it_is_copied_or_moved(bench: WorkBench) -> None:
+    ids = bench.add(4, attempts=2)
+    opts = bench.queue.job(ids[0]).opts
     policy = OutcomePolicy(dead_letter_queue="dead", retry={"LookupError": 0})
 
     def processor(job: RunningJob) -> None:
         if job.data["n"] == 0:
             raise LookupError("no such thing")
         if job.data["n"] == 1:
-            raise ValueError("never works")
-        if job.attempts_made == 0:
+            raise ValueError('no {such} "thing"')
+        if job.data["n"] == 2 and job.attempts_made == 0:
             raise ValueError("works later")
 
+    def origin(n: int, reason: str, attempts: int) -> dict[str, Any]:
+        return {"queue": "q", "id": ids[n], "failedReason": reason, "attemptsMade": attempts}
+
     with OurWorker(bench.handle, processor, policy=policy):
-        wait_until(lambda: bench.counts() == {"completed": 1, "failed": 2}, "all jobs to end")
-    with other(bench, "dead") as dead:
+        wait_until(lambda: bench.counts() == {"completed": 2, "failed": 2}, "all jobs to end")
+    with other(bench, "dead") as dead, other(bench, "moved") as moved:
         copies = {job.data["n"]: job for job in dead.page("wait")}
-        assert {n: (job.name, job.opts["deadLetter"]) for n, job in copies.items()} == {
-            n: (
-                bench.queue.job(ids[n]).name,
-                {"queue": "q", "id": ids[n], "failedReason": reason, "attemptsMade": attempts},
-            )
-            for n, reason, attempts in [(0, "no such thing", 1), (1, "never works", 2)]
-        }
+        origins = {0: origin(0, "no such thing", 1), 1: origin(1, 'no {such} "thing"', 2)}
+        assert {n: job.opts["deadLetter"] for n, job in copies.items()} == origins
+        assert {job.name for job in copies.values()} == {bench.queue.job(ids[0]).name}
+        for job_id in (ids[1], ids[3]):
+            bench.queue.move(job_id, to="moved")
+        found = {job.data["n"]: job.opts for job in moved.page("wait")}
+        assert found == {1: {**opts, "deadLetter": origins[1]}, 3: opts}
         dead.move(copies[1].id, to="q")
         assert dead.counts()["wait"] == 1
     assert [job.data["n"] for job in bench.queue.page("wait")] == [1]
-
-
-def test_a_failed_job_takes_its_origin_along_when_it_is_moved(bench: WorkBench) -> None:
-    (first, second) = bench.add(2)
-    before = bench.queue.job(first).opts
-    bench.work(failed_for(bench.claim(1), 'no {such} "thing"'))
-    bench.work(completed(bench.claim(1)))
-    for job_id in (first, second):
-        bench.queue.move(job_id, to="dead")
-    with other(bench, "dead") as dead:
-        moved = {job.data["n"]: dict(job.opts) for job in dead.page("wait")}
-    origin = {"queue": "q", "id": first, "failedReason": 'no {such} "thing"', "attemptsMade": 1}
-    assert moved[0].pop("deadLetter") == origin
-    assert moved[0].keys() == before.keys() == moved[1].keys()
 
 
 # rejected outcomes
