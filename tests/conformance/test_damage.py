@@ -32,7 +32,7 @@ from spark_bull.spark.work.claim_batch import claim_batch
 from tests.conformance.damages import ALL, DAMAGES, NO_PAYLOAD, QUEUE_DAMAGES, Damage
 from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
-from tests.support.work_bench import each_dialect, rescue_all
+from tests.support.work_bench import each_dialect, options_of, rescue_all
 from tests.support.worker import OurWorker
 
 #: All damages of jobs at once, or one of the queue.
@@ -104,11 +104,9 @@ def check_end(queue: BullQueue, damage: Damage, job_id: str) -> None:
 
 def check_read(queue: BullQueue, jobs: Jobs) -> None:
     """All ways of reading return all jobs that exist."""
-    keys, settings = queue.handle.keys, queue.handle.connection.settings
-    options = {"url": str(settings.url), "prefix": keys.prefix, "queue": keys.queue, "protocol": queue.protocol}
     least = len(jobs.ids) - len([one for one in jobs.bad.values() if one.outcome in ("gone", "aside")])
     for chosen in ({}, {"jobIds": ",".join(jobs.ids)}):
-        batches = batch_reader({**options, **chosen}, SCHEMAS["jobs"]).read(OpenSlice(Slice()))
+        batches = batch_reader({**options_of(queue), **chosen}, SCHEMAS["jobs"]).read(OpenSlice(Slice()))
         assert sum(batch.num_rows for batch in batches) >= least
     for chunks in (read_jobs(queue.handle), read_ids(queue.handle, jobs.ids)):
         assert sum(len(list(chunk.jobs("q"))) for chunk in chunks) >= least

@@ -33,7 +33,7 @@ from tests.conformance.written import struct
 from tests.support.dump import Window, difference, dump, normalise, normalise_messages
 from tests.support.traffic import published
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, only_bullmq
+from tests.support.work_bench import WorkBench, only_bullmq, options_of
 from tests.support.worker import OurWorker
 
 HOUR_MS = 3_600_000
@@ -431,12 +431,11 @@ def settle(
     bench: WorkBench, fields: StructType, claim: Claim, then: list[Any], errors: dict[int, str] | None = None
 ) -> Counter[str]:
     """Settles the jobs of a claim as rows with follow-ups; errors: by the number of the row."""
-    handle, count = bench.handle, len(claim.jobs)
+    count = len(claim.jobs)
     rows: dict[str, list[Any]] = {"id": [job.id for job in claim.jobs], "token": [claim.token] * count}
     rows |= {"returnvalue": ["1"] * count, "error": [(errors or {}).get(n) for n in range(count)], "then": then}
     schema = struct(id=TEXT, token=TEXT, returnvalue=TEXT, error=TEXT, then=ArrayType(fields))
-    options = {"url": str(handle.connection.settings.url), "prefix": handle.keys.prefix, "queue": "q", "chunkSize": "4"}
-    plan = plan_settle({**options, "protocol": handle.dialect.name}, schema)
+    plan = plan_settle({**options_of(bench.queue), "chunkSize": "4"}, schema)
     batch = pa.RecordBatch.from_pydict(rows, schema=to_arrow_schema(schema))
     # A task that runs again, as Spark lets it after a failure, adds nothing.
     counts, again = (Counter[str](settle_task(plan, iter([batch])).counts) for _ in range(2))

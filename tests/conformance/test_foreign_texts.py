@@ -28,7 +28,7 @@ from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.conformance.groups import add, claim, ids_of
 from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, discover_all
+from tests.support.work_bench import WorkBench, discover_all, options_of
 from tests.support.worker import OurWorker
 
 HALF, SHOWN, WHOLE = "half \ud83c", "half \ufffd", "whole \U0001f389"
@@ -59,11 +59,6 @@ def queue(
         library.close()
         add(node(peer.alias, prefix=prefix), "")
         yield queue
-
-
-def options_of(queue: BullQueue) -> dict[str, str]:
-    keys, settings = queue.handle.keys, queue.handle.connection.settings
-    return {"url": str(settings.url), "prefix": keys.prefix, "queue": "q", "protocol": queue.protocol}
 
 
 def read(queue: BullQueue, schema: StructType | None = None, view: str = "jobs") -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from spark_bull.run.services.promoter import Promoter
 from tests.support.job_order import ROWS, graph_sink, rows_of
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink
-from tests.support.work_bench import WorkBench, completed, only_bullmq
+from tests.support.work_bench import WorkBench, completed, only_bullmq, options_of
 from tests.support.worker import OurWorker
 
 pytestmark = only_bullmq
@@ -24,13 +24,8 @@ pytestmark = only_bullmq
 DIAMOND = {"last": ["left", "right"], "left": ["first"], "first": [], "right": ["first"], "alone": None}
 
 
-def options(bench: WorkBench, **given: str) -> dict[str, str]:
-    settings = bench.handle.connection.settings
-    return {"url": settings.url, "prefix": bench.handle.keys.prefix, "protocol": bench.queue.protocol, **given}
-
-
 def write(bench: WorkBench, graph: Mapping[str, Any], **given: str) -> None:
-    graph_sink(options(bench, **given), rows_of(graph)).commit()
+    graph_sink(options_of(bench.queue) | given, rows_of(graph)).commit()
 
 
 def relay_keys(bench: WorkBench) -> list[bytes]:
@@ -110,7 +105,7 @@ def test_many_dependents_are_told_in_several_calls(bench: WorkBench) -> None:
     count = 1_200
     write(bench, {"a": [], **{f"b{n}": ["a"] for n in range(count)}, "c": [f"b{n}" for n in range(count)]})
     bench.work(completed(bench.claim(1)))
-    with Promoter(queues=["q"], **{name: options(bench)[name] for name in ("url", "prefix")}) as promoter:
+    with Promoter(queues=["q"], **{name: options_of(bench.queue)[name] for name in ("url", "prefix")}) as promoter:
         wait_until(lambda: bench.counts().get("wait") == count, "all dependents to be released")
         with OurWorker(bench.handle, lambda job: None, chunk_size=100):
             wait_until(lambda: bench.counts() == {"completed": count + 2}, "all jobs to complete")
@@ -119,7 +114,7 @@ def test_many_dependents_are_told_in_several_calls(bench: WorkBench) -> None:
 
 
 def test_a_write_that_was_only_registered_is_finished_by_anyone(bench: WorkBench) -> None:
-    sink = graph_sink(options(bench), rows_of(DIAMOND))
+    sink = graph_sink(options_of(bench.queue), rows_of(DIAMOND))
     written = sink.messages
     for feature in sink.plan.features:
         written = feature.committing(sink.plan, written)
@@ -141,11 +136,11 @@ def test_a_write_with_an_identity_is_repeated_without_effect(bench: WorkBench) -
 def test_each_micro_batch_is_a_graph_and_is_written_once(bench: WorkBench) -> None:
     for number, replays in ((0, 1), (1, 2)):
         for _ in range(replays):
-            sink = Sink(options(bench, queue="q"), ROWS, Identity("query", number))
+            sink = Sink(options_of(bench.queue), ROWS, Identity("query", number))
             sink.task(rows_of({f"a{number}": [], f"b{number}": [f"a{number}"], f"c{number}": [f"a{number}"]}))
             sink.commit()
     assert bench.counts() == {"wait": 2, "waiting-children": 4}
-    sink = Sink(options(bench, queue="q"), ROWS, Identity("query", 2))
+    sink = Sink(options_of(bench.queue), ROWS, Identity("query", 2))
     sink.task(rows_of({"d": ["a0"]}))
     with pytest.raises(OptionError, match="ids of jobs of the same write, got: 'a0'"):
         sink.commit()
@@ -171,9 +166,9 @@ def test_wrong_graphs_are_refused_and_nothing_is_written(bench: WorkBench) -> No
             write(bench, graph, **given)
     rows = rows_of({"a": []})
     with pytest.raises(OptionError, match="expected each `jobId` once in a write with `dependsOn`, got two jobs 'a'"):
-        graph_sink(options(bench), [*rows, *rows]).commit()
+        graph_sink(options_of(bench.queue), [*rows, *rows]).commit()
     with pytest.raises(OptionError, match="row 0: expected a `jobId` with a column `dependsOn`, got NULL"):
-        graph_sink(options(bench), [{**rows[0], "jobId": None}])
+        graph_sink(options_of(bench.queue), [{**rows[0], "jobId": None}])
     with pytest.raises(DialectError):
-        graph_sink(options(bench, protocol="bull"), rows)
+        graph_sink(options_of(bench.queue) | {"protocol": "bull"}, rows)
     assert not [key for key in bench.client.scan_iter(match=f"{bench.handle.keys.base}*") if b"spark:stage" not in key]

@@ -30,7 +30,7 @@ from spark_bull.spark.work.settle.task import settle_task
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, only_bullmq
+from tests.support.work_bench import WorkBench, only_bullmq, options_of
 from tests.support.worker import OurWorker
 
 only_bull = pytest.mark.parametrize("bench", ["bull"], indirect=True)
@@ -153,9 +153,7 @@ def settle_rows(bench: WorkBench, claim: Claim, delays: Sequence[int | None] = (
     given: dict[str, DataType] = {"id": StringType(), "token": StringType(), "error": StringType()}
     given |= {"delay": LongType(), "waitForChildren": BooleanType()}
     schema = StructType([StructField(name, kind) for name, kind in given.items()])
-    handle = bench.handle
-    options = {"url": str(handle.connection.settings.url), "prefix": handle.keys.prefix, "queue": "q"}
-    plan = plan_settle({**options, "protocol": handle.dialect.name}, schema)
+    plan = plan_settle(options_of(bench.queue), schema)
     postponed = [(None, True)] * (len(claim.jobs) - len(delays)) + [(delay, not delay) for delay in delays]
     rows = [
         {"id": job.id, "token": claim.token, "error": None, "delay": delay, "waitForChildren": waits}

@@ -30,6 +30,7 @@ from spark_bull.spark.work.frame_runner import ERROR_SCHEMA, error_columns
 from spark_bull.spark.work.settle.plan import plan_settle
 from spark_bull.spark.work.settle.task import settle_task
 from tests.support.wait import Background
+from tests.support.work_bench import options_of
 from tests.support.worker import behave
 
 
@@ -91,9 +92,7 @@ class ClaimingQuery:
     """Claims the jobs of a queue, batch by batch. `options`: further ones of the claim."""
 
     def __init__(self, queue: BullQueue, **options: Any) -> None:
-        settings = queue.handle.connection.settings
-        place = {"url": settings.url, "prefix": queue.handle.keys.prefix, "queue": queue.name}
-        self._options = place | {"protocol": queue.protocol}
+        self._options = options_of(queue)
         self._more = {name: str(value) for name, value in options.items()}
         self._plan = plan_settle(self._options, _SCHEMA)
         self.reader = claim_reader(self._options | self._more)

@@ -41,6 +41,12 @@ each_dialect_by_name = pytest.mark.parametrize("dialect", DIALECTS, indirect=Tru
 not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
 
 
+def options_of(queue: BullQueue) -> dict[str, str]:
+    """The options by which the data source reaches a queue."""
+    keys, url = queue.handle.keys, str(queue.handle.connection.settings.url)
+    return {"url": url, "prefix": keys.prefix, "queue": keys.queue, "protocol": queue.protocol}
+
+
 @dataclass
 class WorkBench:
     """One queue. `twice`: every call of `work` is repeated, as if its reply had been lost."""
