@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -82,22 +83,21 @@ def test_a_number_whose_key_somebody_has_is_passed_over(bench: WorkBench, others
     assert [job and job.data for job in kept] == [{"n": n} for n in range(3 + len(others))]
 
 
-StartNode = Callable[..., NodePeer]
-BULLMQ_5 = "bullmq-5.81.5"
+Open = Callable[..., BullQueue]
 
 
 def test_resume_of_a_bullmq_that_writes_no_version_loses_no_job(
-    node: StartNode, client: Redis, redis_url: str, prefix: str
+    node: Callable[..., NodePeer], open_queue: Open, client: Redis, prefix: str
 ) -> None:
     """BullMQ up to 5.19, and its Python package 2, resume as BullMQ 5: they rename `paused` over `wait`."""
-    peer = node(BULLMQ_5, prefix=prefix)
+    peer = node("bullmq-5.81.5", prefix=prefix)
     peer.call("add", queue="q", jobs=[{"name": "first", "data": {}}])
     client.hdel(f"{prefix}:q:meta", "version")
-    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
-        peer.call("pause", queue="q")
-        ids = [queue.add({"n": number}) for number in range(10)]
-        peer.call("resume", queue="q")
-        assert sorted(job.id for job in queue.page("wait")) == sorted(["1", *ids])
+    queue = open_queue()
+    peer.call("pause", queue="q")
+    ids = [queue.add({"n": number}) for number in range(10)]
+    peer.call("resume", queue="q")
+    assert sorted(job.id for job in queue.page("wait")) == sorted(["1", *ids])
 
 
 OLD = {
@@ -110,39 +110,35 @@ OLD = {
 
 @pytest.mark.parametrize("sign", OLD)
 def test_a_queue_of_bullmq_3_or_4_gets_no_jobs_of_ours(
-    client: Redis, redis_url: str, prefix: str, sign: str, caplog: pytest.LogCaptureFixture
+    client: Redis, open_queue: Open, redis_url: str, prefix: str, sign: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """They never look at prioritized jobs as BullMQ 5 stores them (3), and count attempts in another field."""
-    base = f"{prefix}:q:"
+    base, place = f"{prefix}:q:", {"url": redis_url, "prefix": prefix}
     fill(client, base)
     OLD[sign](client, base)
-    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
-        before = dump(client, prefix, "q")
-        for refused in (
-            lambda: queue.add({}),
-            lambda: queue.upsert_scheduler("s", every=60_000),
-            lambda: queue.change_priority("1", 2),
-            lambda: queue.promote("2"),
-            lambda: LocalWorker("q", print, url=redis_url, prefix=prefix),
-        ):
-            with pytest.raises(DialectError, match="open the queue with BullMQ 5 or 6"):
-                refused()
-        assert dump(client, prefix, "q") == before
-        assert describe(queue.handle).version == ("bullmq:4.18.2" if sign == "meta" else "bullmq:3 or 4")
-        assert (
-            QueueSet(parse_arguments({"url": redis_url, "prefix": prefix}, ServiceOptions), "*", works=True).handles()
-            == []
-        )
-        assert [finding.level for finding in doctor.dialect(queue.handle)] == ["warning"]
-        queue.remove("2")
-        assert queue.job("1") is not None
+    queue = open_queue()
+    before = dump(client, prefix, "q")
+    for refused in (
+        lambda: queue.add({}),
+        lambda: queue.upsert_scheduler("s", every=60_000),
+        lambda: queue.change_priority("1", 2),
+        lambda: queue.promote("2"),
+        lambda: LocalWorker("q", print, **place),
+    ):
+        with pytest.raises(DialectError, match="open the queue with BullMQ 5 or 6"):
+            refused()
+    assert dump(client, prefix, "q") == before
+    assert describe(queue.handle).version == ("bullmq:4.18.2" if sign == "meta" else "bullmq:3 or 4")
+    assert QueueSet(parse_arguments(place, ServiceOptions), "*", works=True).handles() == []
+    assert [finding.level for finding in doctor.dialect(queue.handle)] == ["warning"]
+    queue.remove("2")
+    assert queue.job("1") is not None
     assert len([record for record in caplog.records if "one of BullMQ 3 or 4" in record.getMessage()]) == 1
-    with BullQueue("q", url=redis_url, prefix=prefix, bullmq_version="5") as queue:
-        assert queue.add({})
+    assert open_queue(bullmq_version="5").add({})
 
 
 def test_a_job_that_bullmq_5_has_run_shows_that_the_queue_is_its_own(
-    client: Redis, redis_url: str, prefix: str
+    client: Redis, open_queue: Open, prefix: str
 ) -> None:
     base = f"{prefix}:q:"
     fill(client, base)
@@ -150,38 +146,34 @@ def test_a_job_that_bullmq_5_has_run_shows_that_the_queue_is_its_own(
         OLD[sign](client, base)
     client.hset(base + "3", mapping={"timestamp": 1, "ats": 1, "atm": 1})
     client.zadd(base + "completed", {"3": 5})
-    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
-        assert queue.add({})
+    assert open_queue().add({})
 
 
 def test_a_queue_whose_name_bullmq_refuses_is_skipped_by_globs_and_served_by_name(
-    client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+    client: Redis, open_queue: Open, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(client, f"{prefix}:reports:daily:")
     client.zadd(f"{prefix}:reports:daily:completed", {"1": 5})
     client.lrem(f"{prefix}:reports:daily:wait", 1, "1")
     client.set(f"{prefix}:".encode() + b"\xff:id", 1)
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add({})
-        for _ in range(2):
-            assert find_queues(queue.handle.connection, prefix) == ["mail"]
+    mail = open_queue("mail", "bullmq")
+    mail.add({})
+    for _ in range(2):
+        assert find_queues(mail.handle.connection, prefix) == ["mail"]
     assert len([record for record in caplog.records if "such as reports:daily" in record.getMessage()]) == 1
     for selection, found in (("*", ["mail"]), ("reports:daily", ["reports:daily"])):
         options = parse_options({"url": redis_url, "prefix": prefix, "queue": selection}, CollectOptions)
-        collector = Collector(options, "reader")
-        try:
+        with closing(Collector(options, "reader")) as collector:
             ends = collector.advance({}, None)
-            assert sorted(ends) == found
-            assert sum(ends.values()) == (selection != "*")
-        finally:
-            collector.close()
-    with BullQueue("reports:daily", url=redis_url, prefix=prefix) as queue:
-        assert queue.counts()["completed"] == 1
-        queue.retry("1", "completed")
-        queue.promote("2")
-        assert [job.id for job in queue.page("wait")] == ["1", "2"]
-        with pytest.raises(OptionError, match="without ':'"):
-            queue.add({})
+        assert sorted(ends) == found
+        assert sum(ends.values()) == (selection != "*")
+    queue = open_queue("reports:daily")
+    assert queue.counts()["completed"] == 1
+    queue.retry("1", "completed")
+    queue.promote("2")
+    assert [job.id for job in queue.page("wait")] == ["1", "2"]
+    with pytest.raises(OptionError, match="without ':'"):
+        queue.add({})
 
 
 def fill(client: Redis, base: str) -> None:

@@ -112,19 +112,13 @@ def test_a_claim_says_why_what_is_left_of_a_job_fails(bench: WorkBench) -> None:
 
 
 def test_results_have_what_is_left_of_a_job(bench: WorkBench) -> None:
-    finisher = Finisher(bench.queue, bench.client, bench.twice)
-    now = bench.handle.connection.now_ms()
-    finisher.crowd([now], "failed")
-    (job,) = bench.queue.page("failed")
-    key = bench.handle.keys.job(job.id)
-    bench.client.delete(key)
-    bench.client.hset(key, mapping={"failedReason": "boom"})
+    put(bench, "failed", "left", REMNANTS[0])
     put(bench, "failed", "gone", None)
-    ledger = finisher.ledger()
+    ledger = Finisher(bench.queue, bench.client).ledger()
     discover_all(ledger)
     _, rows = ledger.rows(["failedReason"]).read(0, 9)
     found = [*zip(*(column(rows, name) for name in ("id", "there", "failedReason")), strict=True)]
-    assert (job.id.encode(), b"there", b"boom") in found
+    assert (b"left", b"there", b"boom") in found
 
 
 def test_a_doctor_finds_and_removes_what_is_left_of_jobs(bench: WorkBench) -> None:
