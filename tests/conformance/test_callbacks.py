@@ -21,18 +21,23 @@ from tests.support.work_bench import WorkBench, completed, failed_for, only_bull
 pytestmark = only_bullmq
 
 DELIVERIES = ("exactly-once", "at-least-once")
-each_delivery = pytest.mark.parametrize("delivery", DELIVERIES)
+each_delivery = pytest.mark.parametrize("delivery", DELIVERIES, indirect=True)
 ON_FINISH = {"queue": "report", "name": "sum", "data": {"day": 1}, "opts": {"priority": 3, "attempts": 2}}
 ROWS = StructType().add("n", IntegerType())
 QUEUE_ROWS = StructType().add("n", IntegerType()).add("queue", StringType())
 
 
 @pytest.fixture
-def options(bench: WorkBench, redis_url: str) -> Callable[..., dict[str, str]]:
+def delivery(request: pytest.FixtureRequest) -> str:
+    return getattr(request, "param", "exactly-once")
+
+
+@pytest.fixture
+def options(bench: WorkBench, redis_url: str, delivery: str) -> Callable[..., dict[str, str]]:
     def options(**given: Any) -> dict[str, str]:
         """None leaves an option out."""
         base = {"url": redis_url, "prefix": bench.handle.keys.prefix, "queue": "q", "chunkSize": "2"}
-        given = {"onFinish": ON_FINISH, **base, **given}
+        given = {"onFinish": ON_FINISH, "delivery": delivery, **base, **given}
         texts = {name: one if isinstance(one, str) else json.dumps(one) for name, one in given.items()}
         return {name: text for name, text in texts.items() if text != "null"}
 
@@ -63,10 +68,8 @@ def complete_all(bench: WorkBench) -> int:
 
 
 @each_delivery
-def test_the_callback_starts_after_the_last_job(
-    bench: WorkBench, options: Any, report: BullQueue, delivery: str
-) -> None:
-    written(options(delivery=delivery), ROWS, rows(0, 1, 2), rows(3, 4))
+def test_the_callback_starts_after_the_last_job(bench: WorkBench, options: Any, report: BullQueue) -> None:
+    written(options(), ROWS, rows(0, 1, 2), rows(3, 4))
     bench.work(completed(bench.claim(4)))
     assert callback(report).state == "waiting-children"
     assert complete_all(bench) == 1
@@ -114,9 +117,9 @@ def test_children_that_end_before_the_last_one_is_added_do_not_start_it(
     ],
 )
 def test_a_job_that_fails_does_to_the_callback_what_on_failure_says(
-    bench: WorkBench, options: Any, report: BullQueue, delivery: str, policy: str, after_failure: str, after_all: str
+    bench: WorkBench, options: Any, report: BullQueue, policy: str, after_failure: str, after_all: str
 ) -> None:
-    written(options(delivery=delivery, onFailure=policy), ROWS, rows(0, 1))
+    written(options(onFailure=policy), ROWS, rows(0, 1))
     bench.work(failed_for(bench.claim(1), "no"))
     job = callback(report)
     assert job.state == after_failure
@@ -129,21 +132,17 @@ def test_a_job_that_fails_does_to_the_callback_what_on_failure_says(
 
 
 @each_delivery
-def test_the_callback_of_a_write_without_rows_starts_at_once(
-    bench: WorkBench, options: Any, report: BullQueue, delivery: str
-) -> None:
-    written(options(delivery=delivery), ROWS, [])
+def test_the_callback_of_a_write_without_rows_starts_at_once(bench: WorkBench, options: Any, report: BullQueue) -> None:
+    written(options(), ROWS, [])
     assert callback(report).state == "prioritized"
     report.obliterate(force=True)
-    written(options(delivery=delivery, queue=None, jobColumns="queue"), QUEUE_ROWS)
+    written(options(queue=None, jobColumns="queue"), QUEUE_ROWS)
     assert callback(report).state == "prioritized"
 
 
 @each_delivery
-def test_one_callback_waits_for_the_jobs_of_all_queues(
-    bench: WorkBench, options: Any, report: BullQueue, delivery: str
-) -> None:
-    several = options(delivery=delivery, queue=None, jobColumns="queue")
+def test_one_callback_waits_for_the_jobs_of_all_queues(bench: WorkBench, options: Any, report: BullQueue) -> None:
+    several = options(queue=None, jobColumns="queue")
     written(several, QUEUE_ROWS, [{"n": 0, "queue": "q"}, {"n": 1, "queue": "report"}], [{"n": 2, "queue": "q"}])
     assert report.counts()["waiting-children"] == 1
     other = WorkBench(report, bench.client, bench.twice)
@@ -172,18 +171,19 @@ def test_an_aborted_write_leaves_a_callback_only_if_it_has_added_jobs(
     assert f"job {job.id} of queue report" in own_log.text
 
 
-@pytest.mark.parametrize(("delivery", "numbers"), [("exactly-once", (0, 1)), ("at-least-once", ())])
+@pytest.mark.parametrize(
+    ("delivery", "numbers"), [("exactly-once", (0, 1)), ("at-least-once", ())], indirect=["delivery"]
+)
 def test_an_abort_after_the_registration_leaves_the_callback(
     bench: WorkBench,
     options: Any,
     report: BullQueue,
     monkeypatch: pytest.MonkeyPatch,
     own_log: pytest.LogCaptureFixture,
-    delivery: str,
     numbers: tuple[int, ...],
 ) -> None:
     """Spark aborts a write whose commit has failed; any process can finish it."""
-    sink = Sink(options(delivery=delivery), ROWS)
+    sink = Sink(options(), ROWS)
     sink.task(rows(*numbers))
 
     def lose(*call: Any, **keys: Any) -> None:
@@ -202,11 +202,11 @@ def test_an_abort_after_the_registration_leaves_the_callback(
 
 @each_delivery
 def test_writes_of_one_version_to_several_queues_have_a_callback_each(
-    bench: WorkBench, options: Any, report: BullQueue, delivery: str
+    bench: WorkBench, options: Any, report: BullQueue
 ) -> None:
     """Watermarks are those of queues: an application may write several ones with the same version."""
     for queue in ("q", "q2"):
-        written(options(delivery=delivery, queue=queue, txnAppId="app", txnVersion="7"), ROWS, rows(0, 1))
+        written(options(queue=queue, txnAppId="app", txnVersion="7"), ROWS, rows(0, 1))
     assert report.counts()["waiting-children"] == 2
     assert complete_all(bench) == 2
     assert (report.counts()["waiting-children"], report.counts()["prioritized"]) == (1, 1)
@@ -285,11 +285,9 @@ def test_queues_of_bull_are_refused(bench: WorkBench, options: Any, redis_url: s
 
 
 @each_delivery
-def test_a_row_can_have_its_own_policy_and_no_other_parent(
-    bench: WorkBench, options: Any, report: BullQueue, delivery: str
-) -> None:
+def test_a_row_can_have_its_own_policy_and_no_other_parent(bench: WorkBench, options: Any, report: BullQueue) -> None:
     schema = StructType().add("n", IntegerType()).add("opts", StringType())
-    sink = Sink(options(delivery=delivery, jobColumns="opts"), schema)
+    sink = Sink(options(jobColumns="opts"), schema)
     parent = json.dumps({"parent": {"queue": "q", "id": "p"}})
     with pytest.raises(OptionError, match="row 1: expected no `parent`"):
         sink.task([{"n": 0, "opts": None}, {"n": 1, "opts": parent}])

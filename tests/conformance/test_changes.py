@@ -69,18 +69,14 @@ def test_outcomes_say_what_became_of_each_change(bench: WorkBench) -> None:
     changes = [Change(failed, "retry"), Change("gone", "retry"), Change(waiting, "retry"), Change(locked, "remove")]
     outcomes = [(one.id, one.outcome) for one in bench.queue.manage(changes)]
     assert outcomes == [(failed, "done"), ("gone", "missing"), (waiting, "wrong_state"), (locked, "locked")]
-    assert bench.counts() == {"wait": 3}
-
-
-def test_a_change_of_one_job_raises_why_it_was_not_made(bench: WorkBench) -> None:
-    (waiting,) = bench.add()
+    # A change of one job raises why it was not made.
     with pytest.raises(JobMissing, match="expected a job gone in queue q, found none"):
         bench.queue.update_data("gone", 1)
     with pytest.raises(WrongState, match=f"expected job {waiting} of queue q to be delayed, it is wait"):
         change_job(bench.handle, Change(waiting, "promote"))
-    bench.client.set(bench.handle.keys.lock(waiting), "a worker")
     with pytest.raises(JobLocked, match="is locked by a worker"):
-        bench.queue.complete(waiting)
+        bench.queue.complete(locked)
+    assert bench.counts() == {"wait": 3}
     with pytest.raises(OptionError, match=r"row 0 \(job 1\): expected `to` to be another queue, got the job's own"):
         bench.queue.move("1", "q")
 

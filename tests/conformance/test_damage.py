@@ -281,21 +281,6 @@ def test_damaged_limits_do_not_stop_a_slot_with_a_limiter(queue: BullQueue, clie
 
 
 @each_dialect
-def test_obliterate_removes_everything_of_a_queue_with_damaged_jobs(queue: BullQueue, client: Redis) -> None:
-    keys = queue.handle.keys
-    _, bad, *_ = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
-    client.delete(keys.job(bad))
-    client.set(keys.job(bad), "no hash")
-    work_settings = WorkSettings("slot")
-    claim = work(queue.handle, work_settings, None, 20)
-    work(queue.handle, work_settings, Outcomes(claim.token, returned=[claim.jobs[0].id], limited_ms=HOUR), 0)
-    assert client.hkeys(keys["damaged"]) == [bad.encode()]
-    queue.obliterate(force=True)
-    lasting = [key for key in client.scan_iter(f"{keys.base}*") if client.ttl(key) == -1]
-    assert (lasting, client.exists(keys["rate_limited"])) == ([], 0)
-
-
-@each_dialect
 def test_a_delayed_job_with_an_invalid_time_does_not_block_others(queue: BullQueue) -> None:
     scores = ["inf", "-inf", str(2**60), "-5"]
     for score in scores:

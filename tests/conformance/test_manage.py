@@ -471,6 +471,9 @@ def test_obliterate_removes_everything_of_a_queue(bench: Bench) -> None:
             bench.fill(state, 7)
     for name in ("stalled", "metrics_completed_data") if bench.queue.protocol != "bull-1" else ():
         bench.client.sadd(bench.key(name), "x")
+    bench.client.set(bench.handle.keys.job("7"), "no hash")
+    bench.client.hset(bench.key("damaged"), "7", "key")
+    bench.client.set(bench.key("rate_limited"), 1)
     manage.check_obliterate(bench.handle)
     for _ in range(2):
         bench.queue.obliterate()
