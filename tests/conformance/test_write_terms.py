@@ -254,21 +254,22 @@ def test_a_closed_queue_refuses_writers_until_it_is_opened(opened: Open) -> None
     assert (length(queue), open_writes(queue.handle)) == (2, ["before"])
     assert start_all(queue) == 2
     assert [(record.state, record.added) for record in recover(queue.handle)] == [("finished", 5)]
-    if queue.protocol != "bull-1":
-        with pytest.raises(IntakeClosed, match="queue q accepts no jobs until"):
-            queue.upsert_scheduler("new", every=2 * HOUR)
     queue.open_intake()
-    if queue.protocol != "bull-1":
-        queue.upsert_scheduler("kept", every=HOUR)
-        queue.close_intake()
-        with pytest.raises(IntakeClosed):
-            queue.upsert_scheduler("kept", every=2 * HOUR)
-        assert [(one.id, one.every) for one in queue.schedulers()] == [("kept", HOUR)]
-        assert queue.remove_scheduler("kept")
-        queue.open_intake()
     assert queue.add_many(jobs_of(3, 5)).added == 3
     register_all(queue.handle, "v", [jobs_of(3, 9)])
     assert roll_forward(queue.handle, "v").added == 3
+
+
+@pytest.mark.parametrize("dialect", ["bull", "bullmq"], indirect=True)
+def test_a_closed_queue_refuses_changes_of_its_schedulers(opened: Open) -> None:
+    queue = opened()
+    queue.upsert_scheduler("kept", every=HOUR)
+    queue.close_intake()
+    for name in ("kept", "new"):
+        with pytest.raises(IntakeClosed, match="queue q accepts no jobs until"):
+            queue.upsert_scheduler(name, every=2 * HOUR)
+    assert [(one.id, one.every) for one in queue.schedulers()] == [("kept", HOUR)]
+    assert queue.remove_scheduler("kept")
 
 
 def test_children_and_follow_ups_of_running_jobs_are_added_to_a_closed_queue(opened: Open, open_queue: Open) -> None:
