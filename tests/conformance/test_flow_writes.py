@@ -60,10 +60,8 @@ def book(number: int, *pages: dict[str, Any] | None, **fields: Any) -> dict[str,
 
 
 def counts(queues: dict[str, BullQueue]) -> dict[str, dict[str, int]]:
-    found = {name: queue.counts() for name, queue in queues.items()}
-    return {
-        name: {state: n for state, n in states.items() if n} for name, states in found.items() if any(states.values())
-    }
+    found = {name: {state: n for state, n in queue.counts().items() if n} for name, queue in queues.items()}
+    return {name: states for name, states in found.items() if states}
 
 
 def public(client: Redis, queues: dict[str, BullQueue]) -> dict[str, dict[str, Any]]:

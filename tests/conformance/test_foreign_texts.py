@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import DataType, StringType, StructField, StructType, VariantType, VariantVal
+from pyspark.sql.types import StringType, StructType, VariantType, VariantVal
 from redis import Redis
 
 from spark_bull.core.model.limits import WorkSettings
@@ -26,6 +26,7 @@ from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.work.claim_batch import frame_table
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.conformance.groups import add, claim, ids_of
+from tests.conformance.written import struct
 from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, discover_all, options_of
@@ -34,14 +35,14 @@ from tests.support.worker import OurWorker
 HALF, SHOWN, WHOLE = "half \ud83c", "half \ufffd", "whole \U0001f389"
 TEXT = json.dumps(HALF)
 #: A struct, and a VARIANT, which PySpark reads otherwise.
-KINDS = (StructType().add("a", StringType()).add("b", StringType()), VariantType())
+KINDS = (struct(a=StringType(), b=StringType()), VariantType())
 LATEST = [peer for peer in PEERS if peer.alias in ("bull-1.1.3", "bull-4.16.5", "bullmq-6.7.0")]
 
 
 @pytest.fixture(params=LATEST, ids=str)
 def queue(
-    request: pytest.FixtureRequest, node: Callable[..., NodePeer], redis_url: str, prefix: str
-) -> Iterator[BullQueue]:
+    request: pytest.FixtureRequest, node: Callable[..., NodePeer], open_queue: Callable[..., BullQueue], prefix: str
+) -> BullQueue:
     """A queue with a job 1 that has completed, a job 2 that has failed, and a job 3."""
     peer: Peer = request.param
     library = node(peer.alias, prefix=prefix)
@@ -52,22 +53,18 @@ def queue(
 
     add(library, f"progress:{TEXT};return:{TEXT}" if peer.dialect != "bull-1" else f"return:{TEXT}")
     add(library, f"log:{HALF};throw:{HALF}" if peer.dialect != "bull-1" else f"throw:{HALF}")
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        library.call("process", queue="q")
-        wait_until(lambda: (queue.counts()["completed"], queue.counts()["failed"]) == (1, 1), "both jobs to end")
-        # A worker of Bull 1 that has stopped still takes a job.
-        library.close()
-        add(node(peer.alias, prefix=prefix), "")
-        yield queue
+    queue = open_queue(protocol=peer.dialect)
+    library.call("process", queue="q")
+    wait_until(lambda: (queue.counts()["completed"], queue.counts()["failed"]) == (1, 1), "both jobs to end")
+    # A worker of Bull 1 that has stopped still takes a job.
+    library.close()
+    add(node(peer.alias, prefix=prefix), "")
+    return queue
 
 
 def read(queue: BullQueue, schema: StructType | None = None, view: str = "jobs") -> list[dict[str, Any]]:
     batches = batch_reader(options_of(queue) | {"view": view}, schema or SCHEMAS[view]).read(OpenSlice(Slice()))
     return sorted(pa.Table.from_batches(batches).to_pylist(), key=lambda row: str(row["id"]))
-
-
-def typed(name: str, kind: DataType) -> StructType:
-    return StructType([StructField("id", StringType()), StructField(name, kind)])
 
 
 def plain(value: Any) -> Any:
@@ -89,9 +86,10 @@ def test_batches_collects_views_and_objects_show_the_texts(queue: BullQueue, cli
     stored = client.hgetall(queue.handle.keys.job("2"))
     check(read(queue))
     for kind in KINDS:
-        data = [plain(row["data"]) for row in read(queue, typed("data", kind))]
+        data = [plain(row["data"]) for row in read(queue, struct(id=StringType(), data=kind))]
         assert [(one["a"], one["b"]) for one in data] == [(SHOWN, WHOLE)] * 3
-        assert plain(read(queue, typed("returnvalue", VariantType()))[0]["returnvalue"]) == SHOWN
+    values = read(queue, struct(id=StringType(), returnvalue=VariantType()))
+    assert plain(values[0]["returnvalue"]) == SHOWN
     ledger = ResultLedger(queue.handle, "reader", owner="me")
     ledger.open("earliest", create=True)
     discover_all(ledger)
