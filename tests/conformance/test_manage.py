@@ -17,7 +17,7 @@ from redis import Redis
 from spark_bull.core.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.queues import QueueLimits
-from spark_bull.core.model.read_jobs import Change
+from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.queue import managing
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover
@@ -285,48 +285,36 @@ def test_all_keys_of_bull_about_a_job_are_removed_with_it(bench: Bench) -> None:
         assert bench.public() == {}
 
 
-def adopt(client: Redis, parent: str, *children: str) -> None:
-    """Makes jobs waiting children of another one, by their keys."""
-    for child in children:
-        client.hset(child, "parentKey", parent)
-        client.sadd(f"{parent}:dependencies", child)
-
-
-@dataclass
-class Family:
-    """A parent in waiting-children, and its waiting children, in the same queue or in another one."""
-
-    parents: Bench
-    children: Bench
-    parent: str
-    ids: list[str]
+def adopt(client: Redis, parent: str, child: str) -> None:
+    """Makes a job an unfinished child of another one, by their keys."""
+    client.hset(child, "parentKey", parent)
+    client.sadd(f"{parent}:dependencies", child)
 
 
 @pytest.fixture(params=["one queue", "two queues"])
-def family(request: pytest.FixtureRequest, make: Make, client: Redis) -> Family:
+def family(request: pytest.FixtureRequest, make: Make) -> tuple[Bench, Bench]:
+    """The queue of a job `p`, and the one of its waiting children `c` and `d`."""
     children = make("children")
     parents = make("parents") if request.param == "two queues" else children
-    (parent,) = parents.fill("waiting-children")
-    children.made = parents.made
-    ids = children.fill("wait", 2)
-    adopt(client, parents.handle.keys.job(parent), *map(children.handle.keys.job, ids))
-    return Family(parents, children, parent, ids)
+    waiting = [FlowJob({}, job_id=name, queue=children.queue.name) for name in "cd"]
+    parents.queue.add_flow(FlowJob({}, job_id="p", children=waiting))
+    return parents, children
 
 
 def test_a_locked_child_prevents_the_removal_of_its_parent_unless_it_is_removed_alone(
-    family: Family, client: Redis
+    family: tuple[Bench, Bench], client: Redis
 ) -> None:
-    keys = family.children.handle.keys
-    (grandchild,) = family.children.fill("active")
-    adopt(client, keys.job(family.ids[0]), keys.job(grandchild))
+    parents, children = family
+    keys = children.handle.keys
+    grandchild = children.queue.add({}, parent={"queue": children.queue.name, "id": "c"})
     client.set(keys.lock(grandchild), "worker")
-    before = family.children.public()
+    before = children.public()
     with pytest.raises(JobLocked, match=f"{keys.job(grandchild)} is locked by a worker"):
-        family.parents.queue.remove(family.parent)
-    assert family.children.public() == before
-    family.parents.queue.remove(family.parent, with_children=False)
-    assert family.parents.keys_of(family.parent) == set()
-    assert family.children.ids("wait") == family.ids
+        parents.queue.remove("p")
+    assert children.public() == before
+    parents.queue.remove("p", with_children=False)
+    assert parents.keys_of("p") == set()
+    assert children.ids("wait") == ["c", "d", grandchild]
 
 
 @pytest.mark.parametrize(
@@ -340,11 +328,11 @@ def test_a_locked_child_prevents_the_removal_of_its_parent_unless_it_is_removed_
     ],
 )
 def test_jobs_that_are_children_of_each_other_are_removed(
-    family: Family, client: Redis, of_parent: str, of_child: str
+    family: tuple[Bench, Bench], client: Redis, of_parent: str, of_child: str
 ) -> None:
     """Node's removal does not end when both are unfinished children, or none is."""
-    parent = family.parents.handle.keys.job(family.parent)
-    child = family.children.handle.keys.job(family.ids[0])
+    parents, children = family
+    parent, child = parents.handle.keys.job("p"), children.handle.keys.job("c")
     client.delete(f"{parent}:dependencies")
     for owner, kind, other in ((parent, of_parent, child), (child, of_child, parent)):
         if kind == "dependencies":
@@ -353,10 +341,9 @@ def test_jobs_that_are_children_of_each_other_are_removed(
             client.zadd(f"{owner}:{kind}", {other: 1})
         else:
             client.hset(f"{owner}:{kind}", other, "1")
-    family.parents.queue.remove(family.parent)
-    assert family.parents.keys_of(family.parent) | family.children.keys_of(family.ids[0]) == set()
-    assert family.parents.ids("waiting-children") == []
-    assert family.children.ids("wait") == family.ids[1:]
+    parents.queue.remove("p")
+    assert parents.keys_of("p") | children.keys_of("c") == set()
+    assert children.ids("wait") == ["d"]
 
 
 @pytest.mark.parametrize("chunk_size", [1, 3])
