@@ -153,7 +153,7 @@ STEPS = {"added", "waiting", "waiting-children", "active"}
 ALL = {
     "bullmq": {
         *("added", "waiting", "active", "delayed", "duplicated", "progress", "completed", "failed", "stalled"),
-        *("retries-exhausted", "deduplicated", "debounced"),
+        *("retries-exhausted", "deduplicated", "debounced", "waiting-children"),
     },
     "bull": {
         *("waiting", "active", "delayed", "duplicated", "progress", "completed", "failed", "stalled", "debounced"),
@@ -187,6 +187,8 @@ def cause_all(queue: BullQueue, client: Redis) -> None:
     queue.add({}, delay=HOUR_MS)
     if queue.protocol != "bull-1":
         queue.add_many([NewJob({}, deduplication={"id": "once"})] * 2)
+    if queue.protocol == "bullmq":
+        queue.add_flow(FlowJob({}, children=[FlowJob({})]))
     claim = bench.claim(4)
     done, failing, retried, stalled = (job.id for job in claim.jobs)
     update_progress(queue.handle, done, "1", lock_token=claim.token)
@@ -216,16 +218,6 @@ def test_a_write_that_another_process_finishes_keeps_its_choice(alone: Open, cli
     with heard(client, queue) as names:
         assert roll_forward(queue.handle, "w").added == 2
     assert names == ({"delayed"} if events else {"added", "waiting", "delayed"})
-
-
-def test_a_flow_goes_on_without_events(alone: Open, client: Redis, redis_url: str, prefix: str) -> None:
-    queue = alone(events="none")
-    with heard(client, queue) as names:
-        children = [FlowJob({"$behaviour": "return:7"}) for _ in range(2)]
-        parent = queue.add_flow(FlowJob({"$behaviour": "values"}, children=children))
-        with LocalWorker(queue.name, behave, url=redis_url, prefix=prefix, protocol="bullmq", events="ends"):
-            values, _ = queue.wait(parent.id, PATIENCE_S)
-    assert (sorted(values.values()), names - {"drained"}) == ([7, 7], {"completed"})
 
 
 @pytest.mark.parametrize(("dialect", "events"), [("bull-1", "none"), ("bull", "ends"), ("bullmq", "none")])
