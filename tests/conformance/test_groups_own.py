@@ -89,16 +89,20 @@ def test_running_jobs_count_for_a_limit_that_their_group_gets_later(bench: WorkB
     assert claim(bench, 2, UNLIMITED).jobs == []
 
 
-def test_limits_that_are_not_named_stay(bench: WorkBench) -> None:
-    queue = with_groups(bench).queue
+@pytest.mark.parametrize("is_claimed", [False, True])
+def test_limits_that_are_not_named_stay_and_none_leaves_no_key(bench: WorkBench, is_claimed: bool) -> None:
+    queue = with_groups(bench).queue if is_claimed else bench.queue
     queue.set_group_limit("a", concurrency=1)
     queue.set_group_limit("a", max=5, duration_ms=1_000)
     assert list(queue.groups()) == [Group("q", "a", 0, 0, max=5, duration_ms=1_000, concurrency=1)]
+    queue.pause_group("a")
     queue.remove_group_limit("a", rate=False)
+    queue.resume_group("a")
     assert list(queue.groups()) == [Group("q", "a", 0, 0, max=5, duration_ms=1_000)]
     queue.remove_group_limit("a")
     assert list(queue.groups()) == []
-    assert bench.client.exists(bench.key("group_own")) == 0
+    left = [name for name in ALL_GROUP_KEYS if bench.client.exists(bench.key(name))]
+    assert left == (["group_settings"] if is_claimed else [])
 
 
 @only_bullmq
@@ -124,15 +128,6 @@ def test_limits_can_be_set_before_the_first_job_and_the_first_claim(bench: WorkB
     assert ids_of(claim(bench)) == [ids[0], ids[3]]
     bench.queue.resume_group("b")
     assert ids_of(claim(bench)) == [ids[2]]
-
-
-def test_limits_that_are_removed_before_the_first_claim_leave_no_key(bench: WorkBench) -> None:
-    bench.queue.set_group_limit("a", concurrency=1)
-    bench.queue.pause_group("a")
-    bench.queue.remove_group_limit("a")
-    bench.queue.resume_group("a")
-    assert list(bench.queue.groups()) == []
-    assert bench.client.exists(*(bench.key(name) for name in ALL_GROUP_KEYS)) == 0
 
 
 # pauses
