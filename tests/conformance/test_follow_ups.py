@@ -70,6 +70,14 @@ def outcomes_of(bench: WorkBench, claim: Claim, jobs: Sequence[RunningJob], erro
     return outcomes
 
 
+def complete_with(bench: WorkBench, *follow_ups: NewJob, queue: str) -> None:
+    """Completes a new job that is followed by these in another queue."""
+    claim, job = only_job(bench)
+    for one in follow_ups:
+        job.then(one, queue=queue)
+    bench.work(outcomes_of(bench, claim, [job]))
+
+
 # processors
 
 
@@ -314,10 +322,7 @@ def test_follow_ups_leave_the_same_keys_as_jobs_that_are_added(
                 left.add_many(group)
         with published(bench.client, prefix, right.name) as right_messages:
             for group in groups:
-                claim, parent = only_job(bench)
-                for job in group:
-                    parent.then(job, queue=right.name)
-                bench.work(outcomes_of(bench, claim, [parent]))
+                complete_with(bench, *group, queue=right.name)
     dumps = [dump(bench.client, prefix, name) for name in names]
     assert difference(*(normalise(one, taken) for one in dumps)) == []
     messages = [
@@ -336,9 +341,7 @@ def test_follow_ups_of_a_paused_queue_wait_where_its_version_keeps_them(
     with other(bench, "next") as following:
         bench.client.hset(following.handle.keys["meta"], "version", f"bullmq:{version}.0.0")
         following.pause()
-        claim, job = only_job(bench)
-        job.then(NewJob({}), queue="next")
-        bench.work(outcomes_of(bench, claim, [job]))
+        complete_with(bench, NewJob({}), queue="next")
         assert bench.client.llen(following.handle.keys[where]) == 1
 
 
@@ -382,10 +385,7 @@ def test_the_keys_of_other_queues_are_declared(bench: WorkBench, monkeypatch: py
         return run(self, verb, args, **keys)
 
     monkeypatch.setattr(QueueHandle, "run", observed)
-    claim, job = only_job(bench)
-    job.then(NewJob({}), queue="next")
-    job.then(NewJob({}, delay=HOUR_MS), queue="next")
-    bench.work(outcomes_of(bench, claim, [job]))
+    complete_with(bench, NewJob({}), NewJob({}, delay=HOUR_MS), queue="next")
     base = f"{bench.handle.keys.prefix}:next:"
     keys = {key.decode() for key in bench.client.scan_iter(f"{base}*")}
     assert keys - set(declared) == {f"{base}1", f"{base}2"}
@@ -400,11 +400,8 @@ def test_prioritised_follow_ups_do_not_search_a_long_list_one_by_one(bench: Work
 
     with other(bench, "next") as following:
         following.add_many([NewJob({"n": -1})] * 3_000)
-        claim, job = only_job(bench)
-        for n in range(MAX_FOLLOW_UPS):
-            job.then(NewJob({"n": n}, priority=1 + n % 2), queue="next")
         before = searches()
-        bench.work(outcomes_of(bench, claim, [job]))
+        complete_with(bench, *(NewJob({"n": n}, priority=1 + n % 2) for n in range(MAX_FOLLOW_UPS)), queue="next")
         assert searches() == before
         first = [job.data["n"] for job in following.page("wait", 0, MAX_FOLLOW_UPS)]
     assert first == [*range(0, MAX_FOLLOW_UPS, 2), *range(1, MAX_FOLLOW_UPS, 2), -1]

@@ -165,12 +165,7 @@ def test_counters_of_periods_that_are_over_are_deleted(bench: WorkBench) -> None
 def test_a_group_that_has_used_up_its_period_gets_no_job_promoted_until_it_is_over(bench: WorkBench) -> None:
     ids = add(bench.queue, ["a"] * 8)
     both = GroupLimits("tenant", max=3, duration_ms=HOUR_MS, concurrency=2)
-    found = claim(bench, 10, both)
-    assert ids_of(found) == ids[:2]
-    bench.work(completed(found))
-    found = claim(bench, 10, both)
-    assert ids_of(found) == ids[2:3]
-    bench.work(completed(found))
+    assert [ids_of(claim_and_complete(bench, 10, both)) for _ in range(2)] == [ids[:2], ids[2:3]]
     assert bench.counts() == {"completed": 3, "delayed": 5}
     end = int(bench.client.zrange(bench.key("group_windows"), 0, 0, withscores=True)[0][1])
     assert claim(bench, 10, both).next_due == end
