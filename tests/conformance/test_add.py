@@ -320,14 +320,11 @@ def test_a_bad_job_stops_its_batch_before_anything_is_sent(bench: Bench) -> None
 # names
 
 
-def test_queue_names_follow_the_rules_of_the_library(redis_url: str, prefix: str) -> None:
+def test_queue_names_follow_the_rules_of_the_library(open_queue: Callable[..., BullQueue], prefix: str) -> None:
     for name, dialects in (("a:b", ["bull-1", "bull"]), ("ü {x} *", DIALECTS), ("", [])):
         for dialect in DIALECTS:
-            with (
-                nullcontext() if dialect in dialects else pytest.raises(OptionError, match="expected `queue`"),
-                BullQueue(name, url=redis_url, prefix=f"{prefix}-{dialect}", protocol=dialect) as queue,
-            ):
-                assert queue.add({}) == "1"
+            with nullcontext() if dialect in dialects else pytest.raises(OptionError, match="expected `queue`"):
+                assert open_queue(name, dialect, prefix=f"{prefix}-{dialect}").add({}) == "1"
 
 
 ANY_IDS = ["a", "007", "1e5", "a:b:c", "ü 漢"]
@@ -518,12 +515,14 @@ def test_options_of_a_queue_are_the_defaults_of_its_jobs(make: Make) -> None:
     assert bench.counts() == {"delayed": 1, "wait": 1}
 
 
-def test_an_invalid_default_is_refused_by_the_constructor(redis_url: str, prefix: str, dialect: str) -> None:
-    for bad, said in [({"backoff": {"delay": 3}}, "`backoff`"), ({"opts": {"repeat": {}}}, "`repeat`")]:
+def test_an_invalid_default_is_refused_by_the_constructor(open_queue: Callable[..., BullQueue]) -> None:
+    for bad, said in (
+        ({"backoff": {"delay": 3}}, "`backoff`"),
+        ({"opts": {"repeat": {}}}, "`repeat`"),
+        ({"opts": {"keepLogs": {1}}}, "expected `opts` to be a value that JSON can hold"),
+    ):
         with pytest.raises(SparkBullError, match=said):
-            BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect, **bad)
-    with pytest.raises(OptionError, match="expected `opts` to be a value that JSON can hold"):
-        BullQueue("q", url=redis_url, opts={"keepLogs": {1}})
+            open_queue(protocol="bullmq", **bad)
 
 
 # a write that replaces the queue
