@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from spark_bull.core.store.round_trips import run
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.wait import wait_until
-from tests.support.work_bench import discover_all, rescue_all
+from tests.support.work_bench import discover_all, options_of, rescue_all
 from tests.support.worker import OurWorker
 
 #: Ids that are no UTF-8: no character, half of one, a surrogate, an overlong one.
@@ -103,21 +104,17 @@ def test_services_move_such_a_job_as_any_other(queue: BullQueue, client: Redis, 
     assert len(work(handle, WorkSettings("slot"), None, JOBS).jobs) == JOBS - 2
 
 
-def test_reads_show_the_job_with_another_text(queue: BullQueue, client: Redis) -> None:
+def test_reads_show_the_job_with_another_text(
+    queue: BullQueue, client: Redis, open_queue: Callable[..., BullQueue]
+) -> None:
     ids = add(queue)
     give_id(client, queue.handle, ids[1])
-    keys, settings = queue.handle.keys, queue.handle.connection.settings
-    options = {"url": str(settings.url), "prefix": keys.prefix, "queue": "q", "protocol": queue.protocol}
-    rows = [
-        row for batch in batch_reader(options, SCHEMAS["jobs"]).read(OpenSlice(Slice())) for row in batch.to_pylist()
-    ]
-    shown = {*ids} - {ids[1]} | {SHOWN}
-    assert {row["id"] for row in rows} == {job.id for job in queue.page("wait")} == shown
+    batches = batch_reader(options_of(queue), SCHEMAS["jobs"]).read(OpenSlice(Slice()))
+    read = {row["id"] for batch in batches for row in batch.to_pylist()}
+    assert read == {job.id for job in queue.page("wait")} == {*ids} - {ids[1]} | {SHOWN}
     assert run(queue.handle.connection, waiting_since(queue.handle))
     assert queue.stats()
-    for protocol in ("auto", queue.protocol):
-        with BullQueue("q", url=str(settings.url), prefix=keys.prefix, protocol=protocol) as opened:
-            assert opened.protocol == queue.protocol
+    assert [open_queue("q", protocol).protocol for protocol in ("auto", queue.protocol)] == [queue.protocol] * 2
 
 
 def test_a_reader_of_results_gets_all_jobs(queue: BullQueue, client: Redis) -> None:
