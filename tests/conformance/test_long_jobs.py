@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -322,13 +323,9 @@ def test_a_function_that_runs_on_after_it_was_cancelled_stores_no_checkpoint(que
 
 def test_reports_of_several_threads_of_a_job_keep_both_progress_and_checkpoint(queue: BullQueue) -> None:
     job = claimed(queue)
-    threads = [
-        *(threading.Thread(target=job.update_progress, args=[n]) for n in range(1, 11)),
-        *(threading.Thread(target=job.checkpoint, args=[n]) for n in range(1, 11)),
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
+    with ThreadPoolExecutor(20) as threads:
+        for n in range(1, 11):
+            threads.submit(job.update_progress, n)
+            threads.submit(job.checkpoint, n)
     assert stored(queue, job.id) == {"progress": job.progress, "checkpoint": job._last_reported.checkpoint}
     assert job.progress in range(1, 11)
