@@ -27,7 +27,7 @@ from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, Peer, each_peer_of
-from tests.support.work_bench import Filled
+from tests.support.work_bench import Filled, options_of
 
 JOBS = 30
 #: Jobs of one run, and of `make soak`.
@@ -285,16 +285,13 @@ def test_a_slot_survives_any_option_field_payload_or_scheduler(
 
 
 @pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
-def test_a_view_has_null_for_a_time_or_number_that_its_column_cannot_hold(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str
-) -> None:
+def test_a_view_has_null_for_a_time_or_number_that_its_column_cannot_hold(queue: BullQueue, client: Redis) -> None:
     queue.add({})
     client.hset(queue.handle.keys.job("1"), "timestamp", -(10**15))
     client.zadd(queue.handle.keys["repeats"], {f"a:b:{10**15}:UTC:* * * * *": float("inf")})
-    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol}
     seen = {}
     for view in ("jobs", "queues", "schedulers"):
-        batches = batch_reader({**options, "view": view}, SCHEMAS[view]).read(OpenSlice(Slice()))
+        batches = batch_reader({**options_of(queue), "view": view}, SCHEMAS[view]).read(OpenSlice(Slice()))
         (seen[view],) = [row for batch in batches for row in batch.to_pylist()]
     assert seen["jobs"]["timestamp"] is None
     assert (seen["schedulers"]["next"], seen["schedulers"]["endDate"]) == (None, None)
