@@ -16,7 +16,7 @@ from spark_bull.run.services.promoter import Promoter
 from tests.support.dump import Dump, Window, comparable, difference, dump
 from tests.support.node import NodePeer, Peer
 from tests.support.wait import wait_until
-from tests.support.worker import OurWorker
+from tests.support.worker import OurWorker, settled
 
 #: Intended differences: the start of the package name, a pattern of sentences, and the reason.
 KNOWN = [
@@ -25,11 +25,6 @@ KNOWN = [
     ("bullmq", r".*pending dependencies", "the wording of the message differs"),
 ]
 SIDES = ("left", "right")
-
-
-def settled(queue: BullQueue, *but: str) -> bool:
-    """Whether all jobs have ended, except in some states."""
-    return not any(count for state, count in queue.counts().items() if state not in ("completed", "failed", *but))
 
 
 class Pair:

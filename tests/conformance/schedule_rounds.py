@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue
-from tests.conformance.pair import SIDES, Pair, settled
+from tests.conformance.pair import SIDES, Pair
 from tests.support.dump import DELAYED_SCALE, Dump, Key, Window, comparable, is_job
 from tests.support.jobs import DAY
 from tests.support.node import NEWEST, PEERS, Peer, each_peer_of
 from tests.support.wait import wait_until
-from tests.support.worker import OurWorker
+from tests.support.worker import OurWorker, settled
 
 #: The peers that have job schedulers.
 SCHEDULING = [peer for peer in PEERS if peer.dialect != "bull-1"]

@@ -21,8 +21,7 @@ from spark_bull.run.slot.slot_queue import SlotQueue
 from spark_bull.run.slot.slot_report import Failures, QueueMeter, SlotStats
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.metrics import MetricRecorder
-from tests.support.wait import wait_until
-from tests.support.worker import OurWorker
+from tests.support.worker import OurWorker, work_off
 
 COMPLETED, FAILED = "bullmq.jobs.completed", "bullmq.jobs.failed"
 DURATION = "bullmq.job.duration"
@@ -59,8 +58,7 @@ def test_jobs_of_each_dialect_are_counted_by_queue_name_and_state(
     name = None if queue.protocol == "bull-1" else "send"
     queue.add_many(NewJob({"n": n}, name=name) for n in range(5))
     more: dict[str, Any] = {"runner": UDF} if kind == "UDF" else {"concurrency": 1 if kind == "one by one" else 3}
-    with OurWorker(queue.handle, fails_if_odd, meter=recorder.provider, **more):
-        wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == 5, "the jobs")
+    work_off(queue, fails_if_odd, meter=recorder.provider, **more)
     assert recorder.values(COMPLETED, "bullmq.job.name") == {name: 3}
     assert recorder.values(FAILED, "bullmq.job.name") == {name: 2}
     assert recorder.values(DURATION, "bullmq.job.state") == {"completed": 3, "failed": 2}
@@ -72,8 +70,7 @@ def test_a_parent_that_cannot_complete_is_counted_as_what_becomes_of_it(
 ) -> None:
     job_id = queue.add({})
     queue.handle.connection.call("SADD", queue.handle.keys.children(job_id), "an unfinished one")
-    with OurWorker(queue.handle, lambda job: None, meter=recorder.provider):
-        wait_until(lambda: queue.counts()["failed"] == 1, "the job")
+    work_off(queue, lambda job: None, meter=recorder.provider)
     assert recorder.values(FAILED, "bullmq.queue.name") == {"q": 1}
     assert recorder.values(COMPLETED, "bullmq.queue.name") == {}
 
@@ -144,8 +141,8 @@ def test_an_error_of_the_provider_is_logged_once_and_changes_no_outcome(
     for method in ("get_meter", "force_flush"):
         monkeypatch.setattr(recorder.provider, method, raises)
     queue.add_many(NewJob({"n": n}) for n in range(5))
-    with caplog.at_level(logging.WARNING), OurWorker(queue.handle, fails_if_odd, meter=recorder.provider):
-        wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == 5, "the jobs")
+    with caplog.at_level(logging.WARNING):
+        work_off(queue, fails_if_odd, meter=recorder.provider)
     assert [record.getMessage() for record in caplog.records if "metrics" in record.getMessage()] == [
         "metrics: recording jobs failed (LookupError: no collector)",
         "metrics: exporting metrics failed (LookupError: no collector)",
@@ -155,25 +152,6 @@ def test_an_error_of_the_provider_is_logged_once_and_changes_no_outcome(
 def test_a_queue_without_a_meter_records_no_counts(queue: BullQueue) -> None:
     with pytest.raises(OptionError, match=r"expected `meter`, such as BullQueue\(..., meter=True\), got none"):
         queue.record_counts()
-
-
-def test_a_meter_is_true_or_a_provider_or_a_function_that_returns_one(recorder: MetricRecorder) -> None:
-    assert meter_of(None) is None
-    assert meter_of(False) is None
-    for good in (True, recorder.provider, lambda: recorder.provider):
-        assert meter_of(good) is not None
-    for bad in ("yes", lambda: None, recorder.provider.get_meter("tests")):
-        with pytest.raises(OptionError, match="expected `meter` to be True, a MeterProvider of OpenTelemetry"):
-            meter_of(bad)
-
-
-def test_a_worker_takes_a_function_instead_of_a_provider(recorder: MetricRecorder) -> None:
-    for good in (None, False, True, lambda: recorder.provider):
-        check_sendable(None, good)
-    with pytest.raises(OptionError, match="got a MeterProvider, which cannot be sent to the executors"):
-        check_sendable(None, recorder.provider)
-    with pytest.raises(OptionError, match="expected `meter` to be True, or a function"):
-        check_sendable(None, "yes")
 
 
 def test_without_opentelemetry_a_meter_and_a_tracer_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:

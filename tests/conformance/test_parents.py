@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
 from spark_bull.core.errors import (
     DialectError,
@@ -24,14 +24,11 @@ from spark_bull.core.queue.manage.manage import remove_unprocessed_children
 from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.outcome_policy import OutcomePolicy, fail_blocked
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.work.settle.plan import plan_settle
-from spark_bull.spark.work.settle.task import settle_task
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.jobs import HOUR
-from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, only_bullmq, options_of
-from tests.support.worker import OurWorker
+from tests.support.without_spark import ClaimingQuery
+from tests.support.work_bench import WorkBench, only_bullmq
+from tests.support.worker import work_off
 
 only_bull = pytest.mark.parametrize("bench", ["bull"], indirect=True)
 
@@ -139,47 +136,37 @@ def test_an_attempt_that_waits_for_children_fails_in_bull(bench: WorkBench) -> N
     def processor(job: RunningJob) -> None:
         raise WaitingForChildren
 
-    with OurWorker(bench.handle, processor):
-        wait_until(lambda: bench.counts() == {"failed": 1}, "the job to fail")
+    work_off(bench.queue, processor)
     job = bench.queue.job(job_id)
+    assert job.state == "failed"
     assert "expected a queue of BullMQ" in (job.failed_reason or "")
 
 
-def settle_rows(bench: WorkBench, claim: Claim, delays: Sequence[int | None] = ()) -> Counter[str]:
-    """Settles claimed jobs with `waitForChildren`, as a streaming query does, in a task that runs twice.
-
-    delays: the last jobs have these ms in `delay`, and those with a delay above 0 do not wait for children.
-    """
-    given: dict[str, DataType] = {"id": StringType(), "token": StringType(), "error": StringType()}
-    given |= {"delay": LongType(), "waitForChildren": BooleanType()}
-    schema = StructType([StructField(name, kind) for name, kind in given.items()])
-    plan = plan_settle(options_of(bench.queue), schema)
-    postponed = [(None, True)] * (len(claim.jobs) - len(delays)) + [(delay, not delay) for delay in delays]
-    rows = [
-        {"id": job.id, "token": claim.token, "error": None, "delay": delay, "waitForChildren": waits}
-        for job, (delay, waits) in zip(claim.jobs, postponed, strict=True)
-    ]
-    batch = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(schema))
-    counts = Counter[str](settle_task(plan, iter([batch])).counts)
-    settle_task(plan, iter([batch]))
-    return +counts
+def settle_rows(bench: WorkBench, *rows: dict[str, Any]) -> Counter[str]:
+    """Settles rows as a streaming query does, in a task that runs twice."""
+    query = ClaimingQuery(bench.queue)
+    counts = query.settle(*rows)
+    query.settle(*rows)
+    return counts
 
 
 @only_bullmq
 def test_rows_of_a_stream_wait_for_their_children(bench: WorkBench) -> None:
     ids = bench.add(3)
-    claim = bench.claim()
+    token = bench.claim().token
     add_child(bench, ids[0])
     bench.client.zadd(f"{bench.handle.keys.job(ids[1])}:unsuccessful", {"a child": 1})
-    assert settle_rows(bench, claim) == {"returned": 2, "failed": 1}
+    rows = [{"id": job_id, "token": token, "waitForChildren": True} for job_id in ids]
+    assert settle_rows(bench, *rows) == {"returned": 2, "failed": 1}
     assert bench.counts() == {"waiting-children": 1, "failed": 1, "wait": 2}
 
 
 @only_bull
 def test_rows_of_a_stream_that_wait_for_children_fail_in_bull(bench: WorkBench) -> None:
-    ids = bench.add(3)
-    # The second job has both, the third one only a delay.
-    assert settle_rows(bench, bench.claim(), delays=[0, HOUR]) == {"failed": 2, "returned": 1}
+    ids, token = bench.add(3), bench.claim().token
+    postponed = ({"waitForChildren": True}, {"waitForChildren": True, "delay": 0}, {"delay": HOUR})
+    rows = [{"id": job_id, "token": token, **how} for job_id, how in zip(ids, postponed, strict=True)]
+    assert settle_rows(bench, *rows) == {"failed": 2, "returned": 1}
     assert bench.counts() == {"failed": 2, "delayed": 1}
     for job_id in ids[:2]:
         job = bench.queue.job(job_id)
@@ -358,6 +345,5 @@ def test_a_udf_gets_a_parent_after_its_child_was_settled(bench: WorkBench) -> No
         return n
 
     runner = UdfRunner(function, "row", pa.struct([pa.field("n", pa.int64())]), pa.int64())
-    with OurWorker(bench.handle, runner=runner, chunk_size=10):
-        wait_until(lambda: bench.counts() == {"completed": 2}, "both jobs to complete")
+    work_off(bench.queue, runner=runner, chunk_size=10)
     assert values == [{}, {bench.handle.keys.job(child): 0}]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, StringType, StructType
 from redis import Redis
 
 from spark_bull.core.errors import OptionError, PayloadUnreadable
@@ -30,16 +30,13 @@ from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.call.call import call_plan
 from spark_bull.spark.call.task import PARTITION
-from spark_bull.spark.dispatch.sink import commit_write, write_sink
-from spark_bull.spark.dispatch.task import WritePlan, write_task
-from spark_bull.spark.json.types import parse_type
 from spark_bull.spark.staging.commit import discard_stages
-from spark_bull.spark.staging.plan import CommitMessage
-from spark_bull.spark.staging.sink import Attempt
 from spark_bull.spark.work.claim_batch import claim_batch
+from tests.conformance.written import struct, written
 from tests.support.wait import wait_until
+from tests.support.without_spark import Sink
 from tests.support.work_bench import DIALECTS
-from tests.support.worker import OurWorker
+from tests.support.worker import OurWorker, work_off
 
 LARGE = {"text": "private " * 100}
 SMALL = {"to": "private"}
@@ -77,15 +74,6 @@ def echo(job: RunningJob) -> Any:
     return {"echo": job.data}
 
 
-def process(queue: BullQueue, function: Callable[[RunningJob], Any], *, ended: int) -> None:
-    def count() -> int:
-        counts = queue.counts()
-        return counts["completed"] + counts["failed"]
-
-    with OurWorker(queue.handle, function, chunk_size=10):
-        wait_until(lambda: count() == ended, "all jobs to end")
-
-
 @each_dialect
 def test_payloads_and_results_are_private_and_open_with_the_key(
     open_queue: Open, client: Redis, tmp_path: Path
@@ -94,7 +82,7 @@ def test_payloads_and_results_are_private_and_open_with_the_key(
     small, large = queue.add_many([NewJob(SMALL), NewJob(LARGE)]).ids
     assert [job.data for job in queue.page("wait")] == [SMALL, LARGE]
     assert len(stored(tmp_path)) == 1
-    process(queue, echo, ended=2)
+    work_off(queue, echo, chunk_size=10)
     for job_id, payload in ((small, SMALL), (large, LARGE)):
         job = queue.job(job_id)
         assert (job.data, job.returnvalue) == (payload, {"echo": payload})
@@ -126,7 +114,7 @@ def test_a_worker_fails_only_the_jobs_that_it_cannot_open(open_queue: Open, tmp_
     other = open_queue(encrypt_with=f"b=file:{tmp_path / 'b'}").add(SMALL)
     for path in stored(tmp_path):
         path.unlink()
-    process(queue, echo, ended=3)
+    work_off(queue, echo, chunk_size=10)
     reasons = {job.id: str(job.failed_reason) for job in open_queue(scan_keys=True).page("failed")}
     assert reasons.keys() == {large, other}
     assert re.match(f"expected `data` of job {large} of queue q to be the object .* which is gone", reasons[large])
@@ -155,7 +143,7 @@ def test_an_object_that_cannot_be_read_now_fails_an_attempt_of_its_job_alone(ope
             path.write_bytes(content)
             raise
 
-    process(queue, mend, ended=2)
+    work_off(queue, mend, chunk_size=10)
     (error,) = errors
     assert re.search("the object .*, which could not be read from `offloadTo`: IsADirectoryError", error)
     assert {job.id for job in queue.page("completed")} == {large, small}
@@ -164,8 +152,7 @@ def test_an_object_that_cannot_be_read_now_fails_an_attempt_of_its_job_alone(ope
 def test_all_ways_to_add_and_change_payloads_seal_them(open_queue: Open, client: Redis, tmp_path: Path) -> None:
     queue, kids = open_queue(), open_queue("kids")
     flow = queue.add_flow(FlowJob(LARGE, children=[FlowJob(SMALL, queue="kids"), FlowJob(LARGE, queue="kids")]))
-    queue.upsert_scheduler("tick", every=3_600_000, data=SMALL, start_date=2_000_000_000_000)
-    process(kids, echo, ended=2)
+    work_off(kids, echo, chunk_size=10)
     queue.job(flow.id)
 
     def parent(job: RunningJob) -> Any:
@@ -176,7 +163,7 @@ def test_all_ways_to_add_and_change_payloads_seal_them(open_queue: Open, client:
             return sorted(map(json.dumps, job.children_values().values()))
         return job.data
 
-    process(queue, parent, ended=2)
+    work_off(queue, parent, chunk_size=10)
     done = queue.job(flow.id)
     assert done.returnvalue == sorted(json.dumps({"echo": one}) for one in (SMALL, LARGE))
     assert done.data == {**SMALL, "n": 2}
@@ -190,6 +177,7 @@ def test_all_ways_to_add_and_change_payloads_seal_them(open_queue: Open, client:
     kids.complete("then-kid", {"by hand": "private"})
     by_hand = kids.job("then-kid")
     assert (by_hand.data, by_hand.returnvalue) == ({"new": "private"}, {"by hand": "private"})
+    queue.upsert_scheduler("tick", every=3_600_000, data=SMALL, start_date=2_000_000_000_000)
     assert queue.job(queue.run_scheduler("tick")).data == SMALL
     assert "private" not in everything(client, queue, tmp_path) + everything(client, kids, tmp_path)
 
@@ -233,7 +221,7 @@ def test_clean_and_drain_look_at_the_jobs_of_one_call_at_a_time(
     assert stored(tmp_path) == []
     count = REMOVE_SIZE + 20
     queue.add_many([NewJob(LARGE) for _ in range(count)])
-    process(queue, lambda _: 1, ended=count)
+    work_off(queue, lambda _: 1, chunk_size=10)
     assert len(queue.clean(limit=2)) == 2
     assert len(stored(tmp_path)) == count - 2
     assert len(queue.clean()) == count - 2
@@ -293,7 +281,7 @@ def test_the_result_of_a_removed_child_stays_for_its_parent(open_queue: Open, tm
     queue, kids = open_queue(), open_queue("kids")
     children = [FlowJob(SMALL, queue="kids", job_id=name) for name in ("removed", "cleaned")]
     parent = queue.add_flow(FlowJob(SMALL, children=[*children, FlowJob(SMALL, queue="open")]))
-    process(kids, lambda _: LARGE, ended=2)
+    work_off(kids, lambda _: LARGE, chunk_size=10)
     kids.remove("removed")
     assert kids.clean() == ["cleaned"]
     kids.add(SMALL)
@@ -320,37 +308,26 @@ def test_a_sweep_that_can_not_know_all_jobs_is_refused(
     assert len(stored(tmp_path)) == 1
 
 
-def plan_of(there: BullQueue, folder: Path, kind: str = "data STRING", **options: str) -> WritePlan:
+ROWS = struct(data=StringType())
+PARENTS = struct(data=StringType(), children=ArrayType(struct(queue=StringType(), data=StringType())))
+
+
+def sink_of(there: BullQueue, folder: Path, schema: StructType = ROWS, **options: str) -> Sink:
     """A write of Spark to the queue `q`."""
     own = {"url": there.handle.connection.settings.url, "prefix": there.handle.keys.prefix, "protocol": "bullmq"}
     own |= {"queue": "q", "offloadTo": str(folder / "jobs"), "offloadAbove": "600b"}
-    given = {**own, "encryptWith": f"a=file:{folder / 'a'}", **options}
-    schema = parse_type("schema", kind)
-    assert isinstance(schema, StructType)
-    return write_sink({name: value for name, value in given.items() if value}, schema, False, is_stream=False).plan
-
-
-def run_attempt(plan: WritePlan, number: int, patch: pytest.MonkeyPatch, **columns: Any) -> CommitMessage:
-    """Runs an attempt of the only task of a write, of one row."""
-    attempt = Attempt(0, f"{plan.write_id}.0.{number}")
-    patch.setattr("spark_bull.spark.staging.sink.this_attempt", lambda _: attempt)
-    arrays = [pa.array([value]) for value in columns.values()] or [pa.array([json.dumps(LARGE)])]
-    return write_task(plan, iter([pa.record_batch(arrays, [*columns] or ["data"])]))
+    return Sink({**own, "encryptWith": f"a=file:{folder / 'a'}", **options}, schema)
 
 
 @pytest.mark.parametrize("root", ["q", "root"])
-def test_a_sweep_keeps_the_objects_of_a_write_that_is_not_finished(
-    open_queue: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str
-) -> None:
+def test_a_sweep_keeps_the_objects_of_a_write_that_is_not_finished(open_queue: Open, tmp_path: Path, root: str) -> None:
     """Also of a child, whose chunk is staged for another queue."""
     queue = open_queue()
     queue.add(SMALL)
-    schema = "data STRING, children ARRAY<STRUCT<queue: STRING, data: STRING>>"
-    plan = plan_of(queue, tmp_path, schema, queue=root)
-    children = [{"queue": "q", "data": json.dumps(LARGE)}]
-    staged = run_attempt(plan, 0, monkeypatch, data="{}", children=children)
+    sink = sink_of(queue, tmp_path, PARENTS, queue=root)
+    sink.task([{"data": "{}", "children": [{"queue": "q", "data": json.dumps(LARGE)}]}])
     assert queue.sweep_objects(older_than_ms=0) == Swept(1, 0)
-    commit_write(plan, [staged])
+    sink.commit()
     assert queue.sweep_objects(older_than_ms=0) == Swept(1, 0)
     assert [job.data for job in queue.page("wait")] == [SMALL, LARGE]
 
@@ -361,16 +338,18 @@ def test_a_sweep_keeps_objects_that_are_written_again_meanwhile(
     queue, used = open_queue(), sweeping._used
     queue.add(SMALL)
     identity = {"txnAppId": "app", "txnVersion": "1"}
-    failed = plan_of(queue, tmp_path, **identity)
-    discard_stages(failed, [run_attempt(failed, 0, monkeypatch)])
+    failed = sink_of(queue, tmp_path, **identity)
+    failed.task([{"data": json.dumps(LARGE)}])
+    discard_stages(failed.plan, failed.messages)
     lost = queue.handle.sealed("data", json.dumps(LARGE), "lost")
     for path in stored(tmp_path):
         os.utime(path, (0, 0))
 
     def used_before_others_write(handle: QueueHandle) -> set[str]:
         found = used(handle)
-        again = plan_of(queue, tmp_path, **identity)
-        commit_write(again, [run_attempt(again, 0, monkeypatch)])
+        again = sink_of(queue, tmp_path, **identity)
+        again.task([{"data": json.dumps(LARGE)}])
+        again.commit()
         assert queue.handle.sealed("data", json.dumps(LARGE), "lost") == lost
         return found
 
@@ -381,21 +360,17 @@ def test_a_sweep_keeps_objects_that_are_written_again_meanwhile(
     assert queue.handle.opened("data", "lost", lost) == json.dumps(LARGE)
 
 
-def test_a_job_that_a_repeated_task_adds_again_has_an_object_of_its_own(
-    open_queue: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_a_repeated_task_adds_again_has_an_object_of_its_own(open_queue: Open, tmp_path: Path) -> None:
     queue = open_queue()
-    plan = plan_of(queue, tmp_path, delivery="at-least-once")
-    for number in range(2):
-        run_attempt(plan, number, monkeypatch)
+    sink = sink_of(queue, tmp_path, delivery="at-least-once")
+    for _ in range(2):
+        sink.attempt([{"data": json.dumps(LARGE)}])
     first, second = queue.page("wait")
     queue.remove(first.id)
     assert queue.job(second.id) == second
 
 
-def test_the_stored_payload_of_another_job_is_refused(
-    open_queue: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_stored_payload_of_another_job_is_refused(open_queue: Open, redis_url: str, prefix: str) -> None:
     """In all ways in which it may reach a job, as removing one of the two would destroy the payload of the other."""
     queue, plain = open_queue(), open_queue(scan_keys=True)
     owner = queue.add(LARGE)
@@ -408,22 +383,18 @@ def test_the_stored_payload_of_another_job_is_refused(
     def follow_up(running: RunningJob) -> None:
         running.then(NewJob(shown))
 
-    def write() -> None:
-        plan = plan_of(queue, tmp_path, encryptWith="", offloadTo="", offloadAbove="")
-        run_attempt(plan, 0, monkeypatch, data=json.dumps(shown))
-
     ways: list[Callable[[], Any]] = [
         lambda: plain.add(shown),
         lambda: plain.add_flow(FlowJob({}, children=[FlowJob(shown)])),
         lambda: plain.upsert_scheduler("s", every=1_000, data=shown),
         lambda: list(plain.manage([Change(other, "update", data=shown)])),
-        write,
+        lambda: written({"url": redis_url, "prefix": prefix, "queue": "q"}, ROWS, [{"data": json.dumps(shown)}]),
     ]
     for way in ways:
         with pytest.raises(OptionError, match=refused):
             way()
     queue.remove(owner)
-    process(plain, follow_up, ended=1)
+    work_off(plain, follow_up, chunk_size=10)
     (failed,) = plain.page("failed")
     assert re.search(refused, str(failed.failed_reason))
 
@@ -435,7 +406,7 @@ def test_a_call_whose_results_cannot_be_read_now_reads_them_when_its_task_is_rep
     batch = pa.record_batch([[json.dumps(SMALL)], pa.array([0])], ["data", PARTITION])
     given = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "offload_to": str(tmp_path / "jobs")}
     given |= {"encrypt_with": f"a=file:{tmp_path / 'a'}"}
-    plan = call_plan(StructType([StructField("data", StringType())]), "q", **given)
+    plan = call_plan(ROWS, "q", **given)
 
     def read_or_fail(root: str, path: str) -> bytes | None:
         if next(fails):

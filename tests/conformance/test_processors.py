@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -30,9 +30,10 @@ from spark_bull.run.slot import chunk_loop as loop
 from spark_bull.run.slot.slot import loop_of
 from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.spark.work.udf_runner import UdfRunner, udf_runner
+from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
 from tests.support.work_bench import each_dialect
-from tests.support.worker import OurWorker
+from tests.support.worker import OurWorker, work_off
 
 
 class MessageRaises(Exception):
@@ -144,19 +145,20 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-HOUR_MS = 3_600_000
-
-
-def work_off(queue: BullQueue) -> None:
-    def ended() -> bool:
-        counts = queue.counts()
-        return not sum(count for state, count in counts.items() if state not in ("completed", "failed"))
-
-    wait_until(ended, "all jobs to end")
-
-
 def by_name(queue: BullQueue, state: str) -> dict[str, Any]:
     return {job.data["name"]: job for job in queue.page(state)}
+
+
+def misbehave(queue: BullQueue, bad: Iterable[str], **worker: Any) -> None:
+    """Processes these jobs, each before one that completes, in one chunk; each fails for its own reason."""
+    names = [name for one in bad for name in (one, f"after {one}")]
+    queue.add_many(NewJob({"name": name}) for name in names)
+    work_off(queue, chunk_size=len(names), **worker)
+    failed = by_name(queue, "failed")
+    assert failed.keys() == {*names[::2]}
+    assert by_name(queue, "completed").keys() == {*names[1::2]}
+    for name, job in failed.items():
+        assert re.search(MISBEHAVIOURS[name][1], job.failed_reason), (name, job.failed_reason)
 
 
 @each_dialect
@@ -168,17 +170,9 @@ def test_a_misbehaving_processor_affects_only_its_own_job(queue: BullQueue) -> N
         act, _ = MISBEHAVIOURS.get(job.data["name"], (lambda: "fine", ""))
         return act()
 
-    names = [name for bad in MISBEHAVIOURS for name in (bad, f"after {bad}")]
-    queue.add_many(NewJob({"name": name}) for name in names)
-    with OurWorker(queue.handle, processor, chunk_size=len(names)):
-        work_off(queue)
-    assert ran == Counter(names)
-    failed, done = by_name(queue, "failed"), by_name(queue, "completed")
-    assert failed.keys() == MISBEHAVIOURS.keys()
-    assert done.keys() == {f"after {bad}" for bad in MISBEHAVIOURS}
-    for name, (_, pattern) in MISBEHAVIOURS.items():
-        assert re.search(pattern, failed[name].failed_reason), (name, failed[name].failed_reason)
-        assert len(failed[name].stacktrace) == 1, name
+    misbehave(queue, MISBEHAVIOURS, processor=processor)
+    assert {*ran.values()} == {1}
+    assert {len(job.stacktrace) for job in queue.page("failed")} == {1}
 
 
 def test_a_misbehaving_udf_affects_only_its_own_row(queue: BullQueue) -> None:
@@ -187,16 +181,8 @@ def test_a_misbehaving_udf_affects_only_its_own_row(queue: BullQueue) -> None:
         return str(act())
 
     bad = [name for name in MISBEHAVIOURS if not re.search("value|raw JSON|delay|rate limit", name)]
-    names = [name for one in bad for name in (one, f"after {one}")]
-    queue.add_many(NewJob({"name": name}) for name in names)
     payload = pa.struct([pa.field("name", pa.string())])
-    with OurWorker(queue.handle, runner=UdfRunner(function, "row", payload, pa.string()), chunk_size=len(names)):
-        work_off(queue)
-    failed = by_name(queue, "failed")
-    assert failed.keys() == set(bad)
-    for name in bad:
-        assert re.search(MISBEHAVIOURS[name][1], failed[name].failed_reason), (name, failed[name].failed_reason)
-    assert by_name(queue, "completed").keys() == {f"after {one}" for one in bad}
+    misbehave(queue, bad, runner=UdfRunner(function, "row", payload, pa.string()))
 
 
 @each_dialect
@@ -213,8 +199,7 @@ def test_results_of_a_udf_are_stored_as_those_of_a_function(
     for runner, to in zip(runners, (queue, open_queue("r", protocol=queue.protocol)), strict=True):
         jobs = zip((0, 7, None), keeps, strict=True)
         ids = [to.add({"n": n}, remove_on_complete=keep) for n, keep in jobs]
-        with OurWorker(to.handle, runner=runner, chunk_size=3):
-            work_off(to)
+        work_off(to, runner=runner, chunk_size=3)
         stored.append([client.hget(to.handle.keys.job(job_id), "returnvalue") for job_id in ids])
     assert stored[0] == stored[1]
     assert stored[0][0] == (b"" if queue.protocol == "bull-1" else b"0")
@@ -225,8 +210,7 @@ def test_timestamps_of_udfs_are_instants(queue: BullQueue, make: Callable[..., A
     processor = make(lambda at: at + timedelta(hours=1), TimestampType())
     runner = udf_runner(processor, StructType([StructField("at", TimestampType())]), timeout_ms=0)
     queue.add_many(NewJob({"at": at}) for at in ("2025-01-01T12:00:00Z", "2025-01-01T12:00:00.5+05:30"))
-    with OurWorker(queue.handle, runner=runner, chunk_size=2):
-        work_off(queue)
+    work_off(queue, runner=runner, chunk_size=2)
     values = {job.returnvalue for job in queue.page("completed")}
     assert values == {"2025-01-01T13:00:00.000Z", "2025-01-01T07:30:00.500Z"}
 
@@ -247,8 +231,7 @@ def test_a_backoff_strategy_that_fails_ends_the_attempts_of_its_job(
         raise ValueError("bad")
 
     queue.add({"name": "one"}, attempts=3, backoff={"type": "mine", "delay": 1})
-    with OurWorker(queue.handle, processor, policy=OutcomePolicy(strategy=strategy)):
-        work_off(queue)
+    work_off(queue, processor, policy=OutcomePolicy(strategy=strategy))
     failed = by_name(queue, "failed")["one"]
     assert (failed.attempts_made, re.search(reason, failed.failed_reason) is not None) == (1, True), failed
 
@@ -261,8 +244,7 @@ def test_jobs_are_retried_by_the_rule_for_the_class_of_their_error(queue: BullQu
         )
 
     queue.add_many(NewJob({"name": name}, attempts=2) for name in ("away", "wrong", "other"))
-    with OurWorker(queue.handle, processor, policy=OutcomePolicy(retry={"ConnectionError": 3, "ValueError": 0})):
-        work_off(queue)
+    work_off(queue, processor, policy=OutcomePolicy(retry={"ConnectionError": 3, "ValueError": 0}))
     assert {name: job.attempts_made for name, job in by_name(queue, "failed").items()} == {
         "away": 3,
         "wrong": 1,
@@ -279,8 +261,7 @@ def test_jobs_are_retried_by_the_rule_for_the_class_of_their_error(queue: BullQu
 )
 def test_large_return_values_are_settled_in_parts(queue: BullQueue, runner: Runner) -> None:
     queue.add_many(NewJob({"name": str(n)}) for n in range(8))
-    with OurWorker(queue.handle, runner=runner, chunk_size=8):
-        work_off(queue)
+    work_off(queue, runner=runner, chunk_size=8)
     assert len(by_name(queue, "completed")) == 8
 
 
@@ -290,7 +271,7 @@ def test_no_other_job_of_the_chunk_starts_after_a_rate_limit_error(queue: BullQu
 
     def processor(job: RunningJob) -> None:
         ran.append(job.id)
-        raise RateLimitError(HOUR_MS)
+        raise RateLimitError(HOUR)
 
     ids = queue.add_many(NewJob({"name": str(n)}) for n in range(4)).ids
     with OurWorker(queue.handle, processor, chunk_size=4):
@@ -311,8 +292,7 @@ def test_a_job_that_its_processor_returns_is_the_next_one_and_has_lost_no_attemp
             raise ReturnedError
 
     ids = queue.add_many(NewJob({"name": str(n)}, attempts=2) for n in range(3)).ids
-    with OurWorker(queue.handle, processor, chunk_size=1):
-        work_off(queue)
+    work_off(queue, processor, chunk_size=1)
     assert ran == [job_id for job_id in ids for _ in range(3)]
     jobs = queue.page("completed")
     assert not any(job.stacktrace for job in jobs)
@@ -330,15 +310,15 @@ def test_a_delay_counts_from_the_end_of_the_attempt_that_asks_for_it(
 
     def processor(job: RunningJob) -> None:
         nonlocal passed_s
-        passed_s += HOUR_MS / 1000
-        raise DelayedError(HOUR_MS)
+        passed_s += HOUR / 1000
+        raise DelayedError(HOUR)
 
     queue.add({"name": "one"})
     before = queue.handle.connection.now_ms()
     with OurWorker(queue.handle, processor):
         wait_until(lambda: queue.counts()["delayed"], what="the job to be delayed")
     (job,) = queue.page("delayed")
-    assert job.run_at >= before + 2 * HOUR_MS
+    assert job.run_at >= before + 2 * HOUR
 
 
 def test_a_signal_to_the_process_ends_the_slot(queue: BullQueue) -> None:

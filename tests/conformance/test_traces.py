@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from opentelemetry import baggage, context
+from opentelemetry.metrics import get_meter
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -27,15 +28,16 @@ from spark_bull.core.errors import (
     WaitingForChildren,
 )
 from spark_bull.core.tracing.otel import JobSpan
-from spark_bull.core.tracing.tracer import check_sendable, spans_of
+from spark_bull.core.tracing.tracer import check_sendable, meter_of, spans_of
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction
 from spark_bull.run.job.named_runner import NamedRunner
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.slot import run_slot
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.jobs import HOUR
+from tests.support.metrics import MetricRecorder
 from tests.support.wait import wait_until
-from tests.support.worker import OurWorker
+from tests.support.worker import OurWorker, settled, work_off
 
 Open = Callable[..., BullQueue]
 
@@ -75,9 +77,10 @@ def queue(open_queue: Open, recorder: Recorder) -> BullQueue:
     return open_queue(protocol="bullmq", tracer=recorder.tracer)
 
 
-def opts(queue: BullQueue, job_id: str) -> dict[str, Any]:
+def carried_by(queue: BullQueue, job_id: str) -> str:
+    """The traceparent that a job carries; "" for none."""
     job = queue.job(job_id)
-    return job.opts
+    return str(json.loads(job.opts.get("tm", "{}")).get("traceparent", ""))
 
 
 def traceparent(span: ReadableSpan) -> str:
@@ -106,6 +109,13 @@ def worker(queue: BullQueue, function: JobFunction, way: str, tracer: object) ->
     return OurWorker(queue.handle, function, tracer=tracer, worker="w", concurrency=1 if way == "one by one" else 2)
 
 
+def process(queue: BullQueue, function: JobFunction, way: str, tracer: object) -> OurWorker:
+    """Processes all jobs of a queue; returns the worker, which has stopped."""
+    with worker(queue, function, way, tracer) as ours:
+        wait_until(lambda: settled(queue), "all jobs to end")
+    return ours
+
+
 # adding
 
 
@@ -119,7 +129,7 @@ def test_jobs_carry_the_context_of_the_span_that_added_them(queue: BullQueue, re
     ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
     span = recorder.named("addBulk q")
     assert bullmq_attributes(span) == {"queue.name": "q", "queue.operation": "addBulk", "job.bulk.count": 3}
-    assert {opts(queue, job_id)["tm"] for job_id in ids} == {f'{{"traceparent":"{traceparent(span)}"}}'}
+    assert {job.opts["tm"] for job in map(queue.job, ids)} == {f'{{"traceparent":"{traceparent(span)}"}}'}
 
 
 def test_the_span_of_a_call_that_fails_has_the_error(queue: BullQueue, recorder: Recorder) -> None:
@@ -133,7 +143,7 @@ def test_the_span_of_a_call_that_fails_has_the_error(queue: BullQueue, recorder:
 def test_jobs_of_bull_and_of_a_queue_without_a_tracer_carry_no_context(open_queue: Open, recorder: Recorder) -> None:
     queue = open_queue(protocol="bullmq")
     with recorder.tracer.start_as_current_span("request"):
-        assert "tm" not in opts(queue, queue.add({}))
+        assert carried_by(queue, queue.add({})) == ""
     refusal = "expected no `telemetry` or `tracer`: jobs of bull carry no trace context; leave it out"
     with pytest.raises(DialectError, match=refusal):
         open_queue("other", "bull", tracer=recorder.tracer)
@@ -154,13 +164,12 @@ def test_an_attempt_is_in_the_trace_of_the_call_that_added_its_job(
     token = context.attach(baggage.set_baggage("tenant", "ada"))
     job_id = queue.add({}, name="send")
     context.detach(token)
-    with worker(queue, processor, way, recorder.tracer) as ours:
-        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
-    add, process = recorder.named("add q.send"), recorder.named("process q")
-    assert parent_of(process) == ids_of(add)
+    ours = process(queue, processor, way, recorder.tracer)
+    add, attempt = recorder.named("add q.send"), recorder.named("process q")
+    assert parent_of(attempt) == ids_of(add)
     ((current, tenant),) = seen
-    assert (ids_of(current), tenant) == (ids_of(process), "ada")
-    attributes = bullmq_attributes(process)
+    assert (ids_of(current), tenant) == (ids_of(attempt), "ada")
+    attributes = bullmq_attributes(attempt)
     assert attributes.pop("job.attempt_finished_timestamp") >= attributes.pop("job.processed.timestamp") > 0
     assert attributes == {
         "queue.name": "q",
@@ -171,7 +180,7 @@ def test_an_attempt_is_in_the_trace_of_the_call_that_added_its_job(
         "job.name": "send",
         "job.attempts.made": 1,
     }
-    assert [event.name for event in process.events] == ["job completed"]
+    assert [event.name for event in attempt.events] == ["job completed"]
 
 
 @each_way
@@ -183,8 +192,7 @@ def test_an_attempt_that_fails_has_its_error_and_each_attempt_a_span(
             raise ValueError("no address")
 
     queue.add({}, attempts=2)
-    with worker(queue, processor, way, recorder.tracer):
-        wait_until(lambda: queue.counts()["completed"] == 1, "the second attempt")
+    process(queue, processor, way, recorder.tracer)
     first, second = recorder.processed
     assert first.context.trace_id == second.context.trace_id
     assert [event.name for event in first.events] == ["job failed", "exception"]
@@ -219,11 +227,6 @@ def test_a_job_that_is_put_back_has_not_failed(
     # A job that was returned to the queue runs again at once.
     span = recorder.processed[0]
     assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
-
-
-def carried_by(queue: BullQueue, job_id: str) -> str:
-    """The traceparent that a job carries; "" for none."""
-    return str(json.loads(opts(queue, job_id).get("tm", "{}")).get("traceparent", ""))
 
 
 @each_way
@@ -262,8 +265,7 @@ def test_attempts_of_jobs_of_bull_begin_a_trace_and_their_follow_ups_carry_no_co
 
     plain, following = open_queue("q", "bull"), open_queue("next", "bull")
     plain.add({})
-    with worker(plain, processor, "one by one", recorder.tracer):
-        wait_until(lambda: plain.counts()["completed"] == 1, "the job")
+    process(plain, processor, "one by one", recorder.tracer)
     (job,) = following.page("wait")
     assert "tm" not in job.opts
     assert recorder.named("process q").parent is None
@@ -275,9 +277,8 @@ def test_jobs_that_an_untraced_worker_adds_carry_no_context(queue: BullQueue) ->
             job.then(NewJob({"n": 1}, job_id="next"))
 
     queue.add({}, opts={"telemetry": {"omitContext": True}})
-    with worker(queue, processor, "one by one", None):
-        wait_until(lambda: queue.counts()["completed"] == 2, "both jobs")
-    assert "tm" not in opts(queue, "next")
+    process(queue, processor, "one by one", None)
+    assert carried_by(queue, "next") == ""
 
 
 def test_a_job_without_a_context_or_with_a_damaged_one_begins_a_trace(
@@ -286,8 +287,7 @@ def test_a_job_without_a_context_or_with_a_damaged_one_begins_a_trace(
     carried: list[object] = ["not JSON", "[]", "{}", '{"traceparent":7}', 7]
     jobs = [NewJob({}), *(NewJob({}, opts={"telemetry": {"metadata": one}}) for one in carried)]
     open_queue(protocol="bullmq").add_many(jobs)
-    with worker(queue, lambda job: None, "one by one", recorder.tracer):
-        wait_until(lambda: queue.counts()["completed"] == 6, "the jobs")
+    process(queue, lambda job: None, "one by one", recorder.tracer)
     assert [span.parent for span in recorder.processed] == [None] * 6
 
 
@@ -355,10 +355,9 @@ def doubles(n: Any) -> Any:
 UDF = UdfRunner(doubles, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.int64())
 
 
-def batches_of(queue: BullQueue, recorder: Recorder, count: int) -> list[ReadableSpan]:
+def batches_of(queue: BullQueue, recorder: Recorder) -> list[ReadableSpan]:
     """Processes the jobs of a queue with the UDF; returns the spans of its batches."""
-    with OurWorker(queue.handle, runner=UDF, chunk_size=100, tracer=recorder.tracer, worker="w"):
-        wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == count, "the jobs")
+    work_off(queue, runner=UDF, chunk_size=100, tracer=recorder.tracer, worker="w")
     return recorder.processed
 
 
@@ -369,7 +368,7 @@ def test_a_batch_of_a_udf_is_a_span_with_links_to_those_that_added_its_jobs(
     queue.add({"n": 3}, opts={"telemetry": {"omitContext": True}})
     queue.add({"n": 4}, opts={"telemetry": {"metadata": "damaged"}})
     adds = [ids_of(span) for span in recorder.spans]
-    (batch,) = batches_of(queue, recorder, 4)
+    (batch,) = batches_of(queue, recorder)
     assert (batch.parent, batch.kind) == (None, SpanKind.CONSUMER)
     linked = [((link.context.trace_id, link.context.span_id), dict(link.attributes or {})) for link in batch.links]
     assert linked == [
@@ -383,7 +382,7 @@ def test_a_batch_of_a_udf_is_a_span_with_links_to_those_that_added_its_jobs(
 
 def test_the_span_of_a_batch_tells_which_of_its_jobs_have_failed(queue: BullQueue, recorder: Recorder) -> None:
     queue.add_many(NewJob({"n": n}, job_id=f"job-{n}") for n in (12, 13, 14))
-    (batch,) = batches_of(queue, recorder, 3)
+    (batch,) = batches_of(queue, recorder)
     (event,) = batch.events
     assert (event.name, dict(event.attributes or {})) == (
         "job failed",
@@ -398,45 +397,41 @@ def test_a_chunk_that_is_divided_by_name_has_a_span_for_each_batch_and_each_atte
 ) -> None:
     queue.add_many(NewJob({"n": n}, name=name) for n, name in enumerate(("a", "other", "b", "other", "a")))
     named = NamedRunner(FunctionRunner({"*": lambda job: None}), {"a": UDF, "b": UDF})
-    with OurWorker(queue.handle, runner=named, chunk_size=100, tracer=recorder.tracer, worker="w"):
-        wait_until(lambda: queue.counts()["completed"] == 5, "the jobs")
+    work_off(queue, runner=named, chunk_size=100, tracer=recorder.tracer, worker="w")
     found = [bullmq_attributes(span) for span in recorder.processed]
     assert sorted(str(one.get("job.bulk.count") or one["job.name"]) for one in found) == ["3", "other", "other"]
-
-
-@pytest.mark.parametrize("step", ["start_span", "end", "set_status", "add_event", "extract"])
-def test_an_error_of_the_tracer_changes_no_outcome_of_a_batch(
-    queue: BullQueue, recorder: Recorder, broken: Tracer, step: str
-) -> None:
-    queue.add_many(NewJob({"n": n}) for n in (12, 13, 14))
-    batches_of(queue, recorder, 3)
-    assert sorted(job.returnvalue for job in queue.page("completed")) == [24, 28]
 
 
 # errors of OpenTelemetry
 
 
 @pytest.mark.parametrize(
-    ("step", "way"), [*((step, "one by one") for step in STEPS), ("start_span", "threads"), ("end", "coroutines")]
+    ("step", "way"),
+    [
+        *((step, "one by one") for step in STEPS),
+        *(("start_span", "threads"), ("end", "coroutines")),
+        *((step, "batch") for step in ("start_span", "end", "set_status", "add_event", "extract")),
+    ],
 )
 def test_an_error_of_the_tracer_is_logged_once_and_changes_no_outcome(
-    queue: BullQueue, broken: Tracer, way: str, caplog: pytest.LogCaptureFixture
+    queue: BullQueue, recorder: Recorder, broken: Tracer, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def processor(job: RunningJob) -> Any:
-        if job.data["fails"]:
-            raise ValueError("no address")
-        return "sent"
+        if job.data["n"] == 13:
+            raise ValueError("unlucky")
+        return job.data["n"] * 2
 
-    assert len(queue.add_many(NewJob({"fails": n % 2 == 1}) for n in range(5)).ids) == 5
-    assert queue.add({"fails": True})
+    assert len(queue.add_many(NewJob({"n": n}) for n in (12, 13, 14, 13)).ids) == 4
+    assert queue.add({"n": 13})
     with pytest.raises(OptionError):
         queue.add({}, priority=-1)
     caplog.clear()
-    ours = worker(queue, processor, way, broken)
-    with ours:
-        wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == 6, "all jobs")
-    assert {job.returnvalue for job in queue.page("completed")} == {"sent"}
-    assert [job.failed_reason for job in queue.page("failed")] == ["no address"] * 3
+    if way == "batch":
+        batches_of(queue, recorder)
+    else:
+        process(queue, processor, way, broken)
+    assert {job.returnvalue for job in queue.page("completed")} == {24, 28}
+    assert [job.failed_reason for job in queue.page("failed")] == ["unlucky"] * 3
     messages = [record.getMessage() for record in caplog.records if "traces" in record.getMessage()]
     assert len(messages) == len(set(messages))
     assert all(message.endswith("failed (LookupError: no collector)") for message in messages)
@@ -464,8 +459,7 @@ def test_an_error_without_a_readable_message_is_recorded(queue: BullQueue, recor
         raise Unreadable
 
     queue.add({})
-    with worker(queue, processor, "one by one", recorder.tracer):
-        wait_until(lambda: queue.counts()["failed"] == 1, "the job")
+    process(queue, processor, "one by one", recorder.tracer)
     assert "the message is not available" in str(recorder.named("process q").status.description)
 
 
@@ -481,17 +475,29 @@ def test_the_timeout_of_a_job_is_no_error_of_the_tracer(queue: BullQueue, record
 # the argument
 
 
-def test_a_tracer_is_true_or_a_function_that_returns_one_and_in_this_process_also_itself(recorder: Recorder) -> None:
-    assert spans_of(None) is None
-    assert spans_of(False) is None
-    for good in (True, recorder.tracer, lambda: recorder.tracer):
-        assert spans_of(good) is not None
-    for bad in ("yes", lambda: None):
-        with pytest.raises(OptionError, match="expected `tracer` to be True, a Tracer of OpenTelemetry, or a function"):
-            spans_of(bad)
-    for good in (None, False, True, lambda: recorder.tracer):
-        check_sendable(good)
-    with pytest.raises(OptionError, match="got a Tracer, which cannot be sent to the executors"):
-        check_sendable(recorder.tracer)
-    with pytest.raises(OptionError, match="expected `tracer` to be True, or a function"):
-        check_sendable("yes")
+def check_meter(meter: object) -> None:
+    check_sendable(None, meter)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "used", "check"),
+    [("tracer", "Tracer", spans_of, check_sendable), ("meter", "MeterProvider", meter_of, check_meter)],
+)
+def test_a_tracer_or_meter_is_true_or_a_function_that_returns_one_and_in_this_process_also_itself(
+    recorder: Recorder, name: str, kind: str, used: Callable[[object], object], check: Callable[[object], None]
+) -> None:
+    own = recorder.tracer if kind == "Tracer" else MetricRecorder().provider
+    assert used(None) is used(False) is None
+    for good in (True, own, lambda: own):
+        assert used(good) is not None
+    for bad in ("yes", lambda: None, get_meter("tests")):
+        with pytest.raises(
+            OptionError, match=f"expected `{name}` to be True, a {kind} of OpenTelemetry, or a function"
+        ):
+            used(bad)
+    for good in (None, False, True, lambda: own):
+        check(good)
+    with pytest.raises(OptionError, match=f"got a {kind}, which cannot be sent to the executors"):
+        check(own)
+    with pytest.raises(OptionError, match=f"expected `{name}` to be True, or a function"):
+        check("yes")

@@ -6,19 +6,15 @@ Every test runs twice: with each script sent once, and with each script sent aga
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from spark_bull.core.errors import JobMissing
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits, Limiter, WorkSettings
 from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Outcomes, RejectedOutcome, Retried
-from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.handle.report import add_log, update_data, update_progress
 from spark_bull.core.queue.work import claim as claims
 from spark_bull.core.queue.work import verbs
@@ -29,11 +25,9 @@ from spark_bull.run.claims.claimer import Claimer
 from spark_bull.run.job.job_options import keep_rule
 from spark_bull.run.job.outcomes import failure
 from spark_bull.spark.work.claim_batch import SettleTokens
-from spark_bull.spark.work.settle.plan import SettlePlan
-from spark_bull.spark.work.settle.task import settle_task
-from tests.support.jobs import HOUR
+from tests.support.jobs import DAY, HOUR
 from tests.support.traffic import published
-from tests.support.wait import wait_until
+from tests.support.without_spark import ClaimingQuery
 from tests.support.work_bench import CLAIM_SETTINGS, WorkBench, completed, failed_for, not_bull_1, only_bullmq
 
 
@@ -41,16 +35,6 @@ def make_due(bench: WorkBench, ids: Iterable[str]) -> None:
     """Moves the due times of delayed jobs two hours back, so that no test waits for a time."""
     for job_id in ids:
         bench.client.zincrby(bench.key("delayed"), -2 * HOUR * 4096, job_id)
-
-
-def promote_when_due(bench: WorkBench) -> None:
-    """Promotes jobs until none is delayed."""
-
-    def none_delayed() -> bool:
-        promote_due(bench.handle)
-        return "delayed" not in bench.counts()
-
-    wait_until(none_delayed, "all delayed jobs to be due")
 
 
 # claiming
@@ -265,11 +249,12 @@ def test_a_retried_job_can_be_claimed_after_its_delay(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     claim = bench.claim()
     with published(bench.client, bench.handle.keys.prefix, bench.queue.name) as messages:
-        bench.work(Outcomes(claim.token, retried=[Retried(job_id, "bad", "[]", 50, False)]))
+        bench.work(Outcomes(claim.token, retried=[Retried(job_id, "bad", "[]", HOUR, False)]))
     # Node's queues of Bull promote the job when it is due.
     assert (bench.key("delayed") in [channel for channel, _ in messages]) is not bench.bullmq
     assert bench.counts() == {"delayed": 1}
-    promote_when_due(bench)
+    make_due(bench, [job_id])
+    promote_due(bench.handle)
     (job,) = bench.claim().jobs
     assert (job.id, job.attempts_made) == (job_id, 1)
 
@@ -331,21 +316,14 @@ def test_outcomes_without_a_lock_are_rejected_with_a_reason(bench: WorkBench) ->
     assert bench.counts()["completed"] == 1
 
 
-def settle_rows(bench: WorkBench, rows: dict[str, list[Any]]) -> Counter[str]:
-    """Settles rows as a task of a query; returns how many jobs have ended in which way."""
-    options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": "q"}
-    columns = {name: number for number, name in enumerate(rows)}
-    plan = SettlePlan(parse_options(options, SettleOptions), columns, is_text=True)
-    return +Counter(settle_task(plan, [pa.RecordBatch.from_pydict(rows)]).counts)
-
-
 def test_a_task_that_settles_its_rows_again_counts_each_job_once(bench: WorkBench) -> None:
     ids = bench.add(4)
     claim = bench.claim()
     bench.client.set(bench.handle.keys.lock(ids[1]), "another")
-    rows = {"id": ids, "token": [claim.token] * 4, "returnvalue": ["1"] * 4, "error": [None, None, None, "bad"]}
-    assert settle_rows(bench, rows) == {"completed": 2, "failed": 1, "lost": 1}
-    assert settle_rows(bench, rows) == {"lost": 1}
+    *rows, last = ({"id": job_id, "token": claim.token, "returnvalue": "1"} for job_id in ids)
+    query = ClaimingQuery(bench.queue)
+    assert query.settle(*rows, last | {"error": "bad"}) == {"completed": 2, "failed": 1, "lost": 1}
+    assert query.settle(*rows, last | {"error": "bad"}) == {"lost": 1}
     settled = bench.client.hgetall(bench.handle.keys.settled(claim.token))
     assert settled == {b"completed": b"2", b"failed": b"1", b"lost": b"2"}
 
@@ -355,7 +333,7 @@ def test_a_returnvalue_that_is_no_json_fails_the_attempt_and_the_others_are_left
     [job_id] = bench.queue.add_many([NewJob(1, attempts=3)]).ids
     claim = bench.claim(token=new_lock_token("reader"))
     token = SettleTokens(claim.token).of(claim.jobs[0].opts)
-    assert settle_rows(bench, {"id": [job_id], "token": [token], "returnvalue": ["{"]}) == {"retried": 1}
+    assert ClaimingQuery(bench.queue).settle({"id": job_id, "token": token, "returnvalue": "{"}) == {"retried": 1}
     assert bench.counts() == {"wait": 1}
 
 
@@ -566,15 +544,12 @@ def test_progress_logs_and_data_are_stored(bench: WorkBench) -> None:
 
 def test_due_jobs_wait_in_the_order_in_which_they_are_due(bench: WorkBench) -> None:
     now = bench.handle.connection.now_ms()
-    due = [("late", 500), ("early", 100), ("middle", 300)]
-    for job_id, delay in due:
+    delays = {"late": 500, "early": 100, "middle": 300, "tomorrow": DAY}
+    for job_id, delay in delays.items():
         bench.queue.add({}, job_id=job_id, timestamp=now, delay=HOUR + delay)
-    bench.queue.add({}, job_id="tomorrow", delay=86_400_000)
-    make_due(bench, [job_id for job_id, _ in due])
+    make_due(bench, ["late", "early", "middle"])
     promoted = promote_due(bench.handle)
-    assert promoted.moved == 3
-    assert bench.counts() == {"wait": 3, "delayed": 1}
-    assert promoted.next_due > now + 80_000_000
+    assert (promoted.moved, promoted.next_due) == (3, now + HOUR + DAY)
     assert promote_due(bench.handle).moved == 0
     assert [job.id for job in bench.claim().jobs] == ["early", "middle", "late"]
 
@@ -695,19 +670,6 @@ def test_a_further_stalled_check_leaves_no_further_receipt(bench: WorkBench) -> 
     rescue(bench.handle)
     assert set(bench.client.keys(receipts)) == before
     assert all(HOUR / 2 < bench.client.pttl(receipt) <= HOUR for receipt in before), "as long as a reply may be lost"
-
-
-def test_a_claimed_job_has_the_fields_of_its_hash(bench: WorkBench) -> None:
-    name = None if bench.queue.protocol == "bull-1" else "send"
-    (job_id,) = bench.queue.add_many([NewJob({"n": 1}, name=name, attempts=3)]).ids
-    update_progress(bench.handle, job_id, "42")
-    if bench.bullmq:
-        bench.client.hset(bench.handle.keys.job(job_id), "parentKey", "bull:q:2")
-    (job,) = bench.claim().jobs
-    assert (job.id, job.name, job.data, job.progress) == (job_id, name, '{"n":1}', "42")
-    assert (str(job.timestamp), job.opts) == (bench.field(job_id, "timestamp"), bench.field(job_id, "opts"))
-    assert (job.attempts_made, job.stalled_counter, job.priority) == (0, 0, 0)
-    assert (job.parent_key, job.deferred_failure) == ("bull:q:2" if bench.bullmq else None, None)
 
 
 @not_bull_1

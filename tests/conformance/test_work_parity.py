@@ -13,12 +13,12 @@ import pytest
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.services.promoter import Promoter
-from tests.conformance.pair import Pair, settled
+from tests.conformance.pair import Pair
 from tests.support.jobs import HOUR, job
 from tests.support.node import NEWEST, PEERS, Peer, each_peer_of
 from tests.support.traffic import published
 from tests.support.wait import wait_until
-from tests.support.worker import OurWorker
+from tests.support.worker import OurWorker, settled
 
 #: Cases that a package does not support.
 UNKNOWN_TO = {

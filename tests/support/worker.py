@@ -14,6 +14,7 @@ from uuid import uuid4
 from spark_bull.core.errors import DelayedError, RateLimitError, ReturnedError, UnrecoverableError, WaitingForChildren
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import WorkSettings
+from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction, Runner
 from spark_bull.run.job.outcome_policy import OutcomePolicy
@@ -135,6 +136,17 @@ class OurWorker(Background):
     def _has_ended(self) -> bool:
         self.control.unblock()
         return not self._thread.is_alive()
+
+
+def settled(queue: BullQueue, *but: str) -> bool:
+    """Whether all jobs have ended, except in some states."""
+    return not any(count for state, count in queue.counts().items() if state not in ("completed", "failed", *but))
+
+
+def work_off(queue: BullQueue, processor: JobFunction | Mapping[str, JobFunction] = behave, **settings: Any) -> None:
+    """Processes a queue until all of its jobs have ended. settings: see `OurWorker`."""
+    with OurWorker(queue.handle, processor, **settings):
+        wait_until(lambda: settled(queue), "all jobs to end")
 
 
 def hold(job: RunningJob) -> int:
