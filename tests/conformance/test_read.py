@@ -58,15 +58,6 @@ def test_every_state_is_read_and_counted(filled: Filled) -> None:
 
 
 @with_sets_and_without
-def test_an_empty_queue_and_a_state_of_another_dialect_have_no_jobs(filled: Filled) -> None:
-    assert filled.read() == []
-    assert filled.read("prioritized") == []
-    assert set(filled.queue.counts().values()) == {0}
-    assert filled.queue.job("1") is None
-    assert filled.queue.page("wait") == []
-
-
-@with_sets_and_without
 def test_the_slices_together_are_the_whole_queue(filled: Filled) -> None:
     for state in ("wait", "delayed", "completed"):
         filled.put(state, [*numbered(1, 300), *ODD_IDS] if state == "wait" else [f"{state}-{n}" for n in range(300)])
@@ -124,8 +115,8 @@ def test_jobs_that_enter_between_the_chunks_of_a_window_cause_no_reads_by_id(
     filled.put("wait", numbered(1, count))
     read = _reads(monkeypatch, lambda *_: None)
     found: list[bytes] = []
-    with script_work(filled.client, prefix=filled.queue.handle.keys.base) as scripts:
-        for chunk in read_jobs(filled.queue.handle, ["wait"], chunk_size=size):
+    with script_work(filled.client, prefix=filled.handle.keys.base) as scripts:
+        for chunk in read_jobs(filled.handle, ["wait"], chunk_size=size):
             found += chunk.ids
             if len(chunk.ids) == size:
                 filled.enter("wait", [f"new{len(found)}-{n}" for n in range(entering)])
@@ -143,7 +134,7 @@ def test_a_job_that_moves_to_the_other_end_after_its_window_hides_no_others(fill
     filled.put(state, ids)
     last = ids[-windows * CHUNKS_PER_CALL * size]
     found: list[str] = []
-    for chunk in read_jobs(filled.queue.handle, [state], chunk_size=size):
+    for chunk in read_jobs(filled.handle, [state], chunk_size=size):
         found += [job_id.decode() for job_id in chunk.ids]
         if found[-1] == last:
             assert len(found) == windows * CHUNKS_PER_CALL * size
@@ -177,7 +168,7 @@ def test_jobs_that_leave_a_list_anywhere_while_it_is_read_have_the_fields_of_the
 
 
 def start(filled: Filled, job_id: str, state: str) -> None:
-    filled.client.hset(filled.queue.handle.keys.job(job_id), "processedOn", NOW)
+    filled.client.hset(filled.handle.keys.job(job_id), "processedOn", NOW)
     filled.move(job_id, state, "active")
 
 
@@ -188,18 +179,20 @@ def test_large_jobs_come_in_smaller_chunks(filled: Filled) -> None:
         filled.put(state, [f"{state}{n}" for n in range(11)], data=big)
 
     for part in (Slice(), Slice(0, 2)):
-        chunks = list(read_jobs(filled.queue.handle, part=part))
+        chunks = list(read_jobs(filled.handle, part=part))
         assert max(len(chunk.ids) for chunk in chunks) <= 4
-    assert len({job_id for chunk in read_jobs(filled.queue.handle) for job_id in chunk.ids}) == 33
-    by_id = list(read_ids(filled.queue.handle, [f"wait{n}" for n in range(11)]))
+    assert len({job_id for chunk in read_jobs(filled.handle) for job_id in chunk.ids}) == 33
+    by_id = list(read_ids(filled.handle, [f"wait{n}" for n in range(11)]))
     assert [len(chunk.ids) for chunk in by_id] == [4, 4, 3]
 
 
 @with_sets_and_without
-def test_ids_without_a_job_are_not_read(filled: Filled) -> None:
+def test_an_empty_queue_a_state_of_another_dialect_and_ids_without_a_job_are_not_read(filled: Filled) -> None:
+    assert (filled.read(), filled.read("prioritized"), filled.queue.page("wait")) == ([], [], [])
+    assert set(filled.queue.counts().values()) == {0}
     filled.put("wait", ["1", "2"])
     filled.put("completed", ["3", "4"])
-    filled.client.delete(filled.queue.handle.keys.job("1"), filled.queue.handle.keys.job("3"))
+    filled.client.delete(filled.handle.keys.job("1"), filled.handle.keys.job("3"))
 
     assert sorted(ids_of(filled.read())) == ["2", "4"]
     assert filled.queue.job("3") is None
@@ -238,12 +231,12 @@ def test_a_job_that_ends_while_the_lists_are_searched_has_the_fields_of_its_end(
 
     def ending_first(handle: QueueHandle, ids: list[bytes]) -> dict[bytes, str]:
         monkeypatch.undo()
-        filled.client.hset(filled.queue.handle.keys.job("1"), mapping={"failedReason": "late", "finishedOn": NOW})
+        filled.client.hset(filled.handle.keys.job("1"), mapping={"failedReason": "late", "finishedOn": NOW})
         filled.move("1", "active", "failed")
         return search(handle, ids)
 
     monkeypatch.setattr(read, "_find_in_lists", ending_first)
-    jobs = [job for chunk in read_ids(filled.queue.handle, ["1", "2"]) for job in chunk.jobs("q")]
+    jobs = [job for chunk in read_ids(filled.handle, ["1", "2"]) for job in chunk.jobs("q")]
     assert [(job.id, job.state, job.failed_reason) for job in jobs] == [("1", "failed", "late"), ("2", "active", None)]
 
 
@@ -264,7 +257,7 @@ def test_reading_a_changing_queue_misses_no_job_that_stays(filled: Filled) -> No
     moved: set[str] = set()
     read: list[str] = []
     fresh = iter(range(1000))
-    for chunk in read_jobs(filled.queue.handle, chunk_size=20):
+    for chunk in read_jobs(filled.handle, chunk_size=20):
         read += [job_id.decode() for job_id in chunk.ids]
         state = chunk.states[0]
         assert state is not None
@@ -286,7 +279,7 @@ def test_jobs_are_read_by_their_ids(filled: Filled) -> None:
     asked = ["orphan", *[f"{state}-2" for state in filled.states], "nobody", "orphan"]
 
     def read(*states: str) -> list[tuple[str, str | None]]:
-        chunks = read_ids(filled.queue.handle, asked, states, chunk_size=3)
+        chunks = read_ids(filled.handle, asked, states, chunk_size=3)
         return [(job.id, job.state) for chunk in chunks for job in chunk.jobs("q")]
 
     assert read() == [("orphan", None), *[(f"{state}-2", state) for state in filled.states]]
@@ -298,23 +291,29 @@ def test_a_job_deep_in_a_long_list_is_found(filled: Filled) -> None:
     filled.put("wait", ["first"])
     ids = numbered(1, 3 * MAX_IDS - 1)
     filled.client.lpush(filled.key("wait"), *ids)
-    (chunk,) = read_ids(filled.queue.handle, ["first"])
+    (chunk,) = read_ids(filled.handle, ["first"])
     assert chunk.states == ["wait"]
 
 
 @with_sets_and_without
-def test_a_page_has_indexes_as_in_redis_and_the_order_of_processing(filled: Filled) -> None:
+def test_a_page_of_all_jobs_or_of_a_name_has_indexes_as_in_redis_and_the_order_of_processing(
+    filled: Filled,
+) -> None:
     for state in filled.states:
         filled.put(state, numbered(1, 9))
 
-        def page(start: int, stop: int, state: str = state, **more: bool) -> list[str]:
+        def page(start: int, stop: int, state: str = state, **more: Any) -> list[str]:
             return ids_of(filled.queue.page(state, start, stop, **more))
 
+        for odd in numbered(1, 9)[::2]:
+            filled.client.hset(filled.handle.keys.job(odd), "name", "odd")
+        assert sorted(page(0, -1, name="odd")) == ["1", "3", "5", "7", "9"]
+        assert page(0, -1, name="none") == []
         assert sorted(page(0, -1)) == numbered(1, 9)
         assert len(page(0, 3)) == 4
         assert sorted(page(0, 3) + page(4, 20)) == numbered(1, 9)
         assert page(20, 30) == page(5, 4) == page(0, -20) == []
-        if filled.queue.handle.dialect.states[state].kind != "set":
+        if filled.handle.dialect.states[state].kind != "set":
             assert page(0, -1) == numbered(1, 9)
             assert page(1, 2) == ["2", "3"]
             assert page(-2, -1) == ["8", "9"]
@@ -323,29 +322,13 @@ def test_a_page_has_indexes_as_in_redis_and_the_order_of_processing(filled: Fill
                 # As slices in Python, whose end is not included.
                 reversed_slice = numbered(1, 9)[::-1][start : None if stop == -1 else stop + 1]
                 assert page(start, stop, descending=True) == reversed_slice, (state, start, stop)
+            assert page(1, 2, name="odd") == ["3", "5"]
+            assert page(-2, -1, name="odd") == ["7", "9"]
+            assert page(0, 1, name="odd", descending=True) == ["9", "7"]
+            assert page(5, 9, name="odd") == []
         filled.client.delete(filled.key(state))
     with pytest.raises(DialectError, match="expected a state of"):
         filled.queue.page("nowhere")
-
-
-@with_sets_and_without
-def test_a_page_can_have_the_jobs_of_one_name(filled: Filled) -> None:
-    for state in filled.states:
-        filled.put(state, numbered(1, 9), name="even")
-        for odd in numbered(1, 9)[::2]:
-            filled.client.hset(filled.queue.handle.keys.job(odd), "name", "odd")
-
-        def page(start: int = 0, stop: int = -1, state: str = state, **more: bool) -> list[str]:
-            return ids_of(filled.queue.page(state, start, stop, name="odd", **more))
-
-        assert sorted(page()) == ["1", "3", "5", "7", "9"]
-        assert filled.queue.page(state, name="none") == []
-        if filled.queue.handle.dialect.states[state].kind != "set":
-            assert page(1, 2) == ["3", "5"]
-            assert page(-2) == ["7", "9"]
-            assert page(0, 1, descending=True) == ["9", "7"]
-            assert page(5, 9) == []
-        filled.client.delete(filled.key(state))
 
 
 @with_sets_and_without
@@ -353,7 +336,7 @@ def test_jobs_are_counted_by_name_and_by_priority(filled: Filled) -> None:
     for state in filled.states:
         filled.put(state, [f"{state}-{n}" for n in range(5)], name="a", priority=0)
         for number in (1, 2):
-            job = filled.queue.handle.keys.job(f"{state}-{number}")
+            job = filled.handle.keys.job(f"{state}-{number}")
             filled.client.hset(job, mapping={"name": "b", "priority": 7})
     assert filled.queue.counts_by("name") == {state: {"a": 3, "b": 2} for state in filled.states}
     assert filled.queue.counts_by("priority", ["failed", "active"]) == {
@@ -374,14 +357,15 @@ def test_prioritised_jobs_are_counted_by_redis(filled: Filled) -> None:
 
 
 def test_the_activity_of_a_queue_is_what_its_dialect_keeps(filled: Filled) -> None:
-    queue, dialect = filled.queue, filled.queue.handle.dialect
+    queue, dialect = filled.queue, filled.handle.dialect
     nothing = activity(queue.handle)
     assert (nothing.ids, nothing.waiting_since, nothing.last_active_on) == (0, None, None)
+    assert (nothing.overdue, nothing.overdue_since) == (0, None)
     now = queue.handle.connection.now_ms()
     queue.add_many(NewJob({}, timestamp=now - 5_000 + n) for n in range(4))
     for state in ("completed", "failed"):
         if dialect.has("event-stream"):
-            filled.client.xadd(filled.queue.handle.keys["events"], {"event": state, "jobId": "x"})
+            filled.client.xadd(filled.key("events"), {"event": state, "jobId": "x"})
         elif dialect.has("finish-times"):
             filled.client.zadd(filled.key(state), {state: now, "earlier": now - HOUR})
     found = activity(queue.handle)
@@ -394,26 +378,25 @@ def test_the_activity_of_a_queue_is_what_its_dialect_keeps(filled: Filled) -> No
 
 @only_bullmq
 def test_delayed_jobs_that_are_due_are_overdue_until_they_are_promoted(filled: Filled) -> None:
-    queue, now = filled.queue, filled.queue.handle.connection.now_ms()
-    assert (activity(queue.handle).overdue, activity(queue.handle).overdue_since) == (0, None)
+    now = filled.handle.connection.now_ms()
     filled.put("delayed", ["1", "2"])
-    found = activity(queue.handle)
+    found = activity(filled.handle)
     assert (found.overdue, found.overdue_since) == (2, NOW)
-    for job_id, due in (("1", now + HOUR), ("2", now)):
-        filled.client.zadd(filled.key("delayed"), {job_id: due * 4096 + 4095})
-    assert (activity(queue.handle).overdue, activity(queue.handle).overdue_since) == (1, now)
+    filled.client.zadd(filled.key("delayed"), {"1": (now + HOUR) * 4096 + 4095, "2": now * 4096 + 4095})
+    found = activity(filled.handle)
+    assert (found.overdue, found.overdue_since) == (1, now)
 
 
 @only_bullmq
 def test_rates_of_many_events_are_extrapolated(filled: Filled) -> None:
-    events, now = filled.queue.handle.keys["events"], filled.queue.handle.connection.now_ms()
+    events, now = filled.key("events"), filled.handle.connection.now_ms()
     pipeline = filled.client.pipeline(transaction=False)
     # One per ms, up to the present.
     for n in range(12_000):
         pipeline.xadd(events, {"event": "added" if n % 2 else "waiting", "jobId": n}, id=f"{now - 12_000 + n}-0")
     pipeline.execute()
     # Of a minute, but the clock goes on until the events are read.
-    assert 0 < (activity(filled.queue.handle).added_per_minute or 0) <= 31_000
+    assert 0 < (activity(filled.handle).added_per_minute or 0) <= 31_000
 
 
 #: Fields of the hash of a job, and the attribute of the job that each becomes.
@@ -484,7 +467,7 @@ def test_whatever_value_a_field_has_it_can_be_read(filled: Filled) -> None:
 
 @only_bullmq
 def test_logs_are_read_by_range(filled: Filled) -> None:
-    filled.client.rpush(filled.queue.handle.keys.logs("1"), *[f"line {n}" for n in range(5)])
+    filled.client.rpush(filled.handle.keys.logs("1"), *[f"line {n}" for n in range(5)])
     assert filled.queue.logs("1") == [f"line {n}" for n in range(5)]
     assert filled.queue.logs("1", -2) == ["line 3", "line 4"]
     assert filled.queue.logs("1", 0, 0) == ["line 0"]

@@ -18,6 +18,7 @@ from spark_bull.core.queue.handle.handle import CHUNK_SIZE
 from spark_bull.core.queue.handle.job_fields import FIRST, MAX_BYTES
 from spark_bull.core.queue.handle.report import add_log
 from tests.support.dump import dump
+from tests.support.jobs import HOUR
 from tests.support.traffic import script_work
 from tests.support.wait import wait_until
 from tests.support.work_bench import (
@@ -36,7 +37,6 @@ from tests.support.work_bench import (
 SHORT_MS = 1_000
 #: A worker whose clock is so far ahead stamps jobs in another time slice, with the default window of 60 s.
 ANOTHER_SLICE_MS = 5_000
-HOUR_MS = 3_600_000
 
 
 @pytest.fixture
@@ -164,19 +164,6 @@ def test_discovery_without_changes_scans_and_writes_nothing(
         called = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
         assert called & {"zrange", "sscan", "rpush", "zadd", "sadd", "srem"} == set()
         assert private(idle) == kept
-
-
-def test_jobs_outside_the_look_back_window_are_forgotten(bench: Finisher) -> None:
-    ledger = bench.ledger(lookback_ms=SHORT_MS)
-    keys = bench.handle.keys.results("reader")
-    names = [keys[f"{kept}_{state}"] for kept in ("seen", "slices") for state in ("completed", "failed")]
-    for state in ("completed", "failed"):
-        bench.finish(20, state)
-    discover_all(ledger)
-    assert bench.client.exists(*names) == 4
-    wait_until(lambda: discover_all(ledger).end == 40 and not bench.client.exists(*names), "the window to pass")
-    bench.finish(1)
-    assert discover_all(ledger).end == 41
 
 
 @pytest.mark.parametrize("bench", ["bull-1"], indirect=True)
@@ -367,25 +354,28 @@ def test_jobs_are_kept_for_late_events_only_if_events_follow_the_horizon(bench: 
     assert sorted(entries(ledger)) == sorted(of("completed", [*found, *late]))
 
 
-def test_seen_jobs_are_forgotten_in_portions(bench: Finisher) -> None:
+def test_jobs_outside_the_look_back_window_are_forgotten_in_portions(bench: Finisher) -> None:
     # They leave the window when it is made smaller, so the time to create them does not matter.
-    ledger = bench.ledger(lookback_ms=HOUR_MS)
+    ledger, keys = bench.ledger(lookback_ms=HOUR), bench.handle.keys.results("reader")
     bench.crowd([bench.handle.connection.now_ms()] * 12_000)
+    bench.finish(20, "failed")
     discover_all(ledger)
     bench.client.delete(bench.key("completed"))
-    seen = bench.handle.keys.results("reader")["seen_completed"]
-    sizes = [bench.client.zcard(seen)]
-
+    kept = [keys[f"{kept}_{state}"] for kept in ("seen", "slices") for state in ("completed", "failed")]
+    assert bench.client.exists(*kept) == 4
+    sizes = [bench.client.zcard(keys["seen_completed"])]
     small = replace(ledger, lookback_ms=1)
 
     def all_forgotten() -> bool:
-        small.discover()
-        sizes.append(bench.client.zcard(seen))
-        return not sizes[-1]
+        assert small.discover().end == 12_020
+        sizes.append(bench.client.zcard(keys["seen_completed"]))
+        return not bench.client.exists(*kept)
 
     wait_until(all_forgotten, "the window to pass")
     assert sizes[0] == 12_000
     assert max(before - after for before, after in pairwise(sizes)) <= 10_000
+    bench.finish(1)
+    assert discover_all(small).end == 12_021
 
 
 # start and horizon
@@ -543,7 +533,10 @@ def test_the_sizes_of_jobs_limit_how_many_the_next_read_takes(bench: Finisher) -
     assert second - first > first, "reads of small jobs grow"
 
 
-def test_a_reader_goes_on_when_entries_before_its_position_are_cut_off(bench: Finisher) -> None:
+# cutting and archiving
+
+
+def test_entries_that_are_cut_off_are_deleted_their_jobs_are_not_and_a_reader_goes_on(bench: Finisher) -> None:
     bench.finish(6)
     ledger = bench.ledger()
     discover_all(ledger)
@@ -553,29 +546,17 @@ def test_a_reader_goes_on_when_entries_before_its_position_are_cut_off(bench: Fi
     ledger.cut(2)
     assert column(reader.read(2, 4)[1], "id") == found[2:4]
     ledger.cut(4)
+    kept = private(bench)
+    for earlier in (4, 1):
+        ledger.cut(earlier)
+    assert (ledger.start(), private(bench)) == (4, kept)
     assert reader.read(3, 5) == reader.read(1, 6) == (4, ResultChunk(0, {}))
     position, rows = reader.read(4, 99)
     assert (position, column(rows, "id")) == (6, found[4:])
     assert reader.read(6, 9) == (6, ResultChunk(0, {}))
-
-
-# cutting and archiving
-
-
-def test_entries_that_are_cut_off_are_deleted_and_their_jobs_are_not(bench: Finisher) -> None:
-    bench.finish(5)
-    ledger = bench.ledger()
-    discover_all(ledger)
-    left = entries(ledger)[3:]
-    ledger.cut(3)
-    kept = private(bench)
-    for position in (3, 1):
-        ledger.cut(position)
-    assert private(bench) == kept
-    assert (ledger.start(), entries(ledger, 3)) == (3, left)
     ledger.cut(99)
-    assert (ledger.start(), discover_all(ledger).end) == (5, 5)
-    assert bench.counts() == {"completed": 5}
+    assert (ledger.start(), discover_all(ledger).end) == (6, 6)
+    assert bench.counts() == {"completed": 6}
 
 
 @each_dialect

@@ -24,7 +24,6 @@ from tests.conformance.schedule_rounds import (
     each_schedule,
     our_worker,
 )
-from tests.support.dump import difference, dump
 from tests.support.jobs import DAY, HOUR
 from tests.support.node import Peer, each_peer_of
 from tests.support.wait import wait_until
@@ -263,13 +262,10 @@ def test_a_scheduler_is_not_changed_if_its_next_job_exists(bench: WorkBench) -> 
     queue.promote(queue.page("delayed")[0].id)
     (claimed,) = bench.claim().jobs
     queue.remove_scheduler("daily")
-    before = dump(bench.client, bench.handle.keys.prefix, "q")
+    before = bench.public()
     with pytest.raises(WrongState, match=f"expected no job {claimed.id}"):
         queue.upsert_scheduler("daily", pattern=NOON, tz="UTC")
-    kept = {
-        name: key for name, key in dump(bench.client, bench.handle.keys.prefix, "q").items() if "receipt" not in name
-    }
-    assert difference({name: key for name, key in before.items() if "receipt" not in name}, kept) == []
+    assert bench.public() == before
 
 
 @only_bullmq
@@ -382,7 +378,7 @@ def test_a_bad_scheduler_is_refused_and_changes_nothing(bench: WorkBench) -> Non
         with pytest.raises(OptionError) as caught:
             bench.queue.upsert_scheduler(**{"scheduler_id": "a", **arguments})
         assert message in str(caught.value), name
-    assert dump(bench.client, bench.handle.keys.prefix, "q") == {}
+    assert bench.client.keys(f"{bench.handle.keys.base}*") == []
 
 
 @pytest.mark.parametrize("bench", ["bull"], indirect=True)
@@ -398,7 +394,7 @@ def test_bull_refuses_what_it_can_not_store(bench: WorkBench) -> None:
     ):
         with pytest.raises((OptionError, DialectError), match=message):
             bench.queue.upsert_scheduler(**{"scheduler_id": "a", "every": HOUR, **arguments})
-    assert dump(bench.client, bench.handle.keys.prefix, "q") == {}
+    assert bench.client.keys(f"{bench.handle.keys.base}*") == []
 
 
 @not_bull_1

@@ -14,10 +14,7 @@ import pytest
 from spark_bull import BullQueue, NewJob
 from spark_bull.core.errors import WorkerFailed
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.wait import wait_until
-from tests.support.worker import OurWorker
-
-JOBS = 6
+from tests.support.worker import OurWorker, work_off
 
 #: One job at a time in the main thread, and coroutines.
 each_way = pytest.mark.parametrize("way", ["one by one", "coroutines"])
@@ -53,15 +50,10 @@ async def use_nothing(job: RunningJob) -> None:
     pass
 
 
-def worker(queue: BullQueue, way: str, setup: Callable[[], Any], function: Callable[..., Any] = use) -> OurWorker:
-    if way == "coroutines":
-        in_loop = use_in_loop if function is use else function
-        return OurWorker(queue.handle, in_loop, setup=setup, concurrency=2)
-    return OurWorker(queue.handle, function, setup=setup, concurrency=1 if way == "one by one" else 2)
-
-
-def completed(queue: BullQueue, count: int = JOBS) -> None:
-    wait_until(lambda: queue.counts()["completed"] == count, f"{count} completed jobs")
+def settings(way: str, setup: Callable[[], Any]) -> dict[str, Any]:
+    """The arguments of a worker that uses the state."""
+    processor = use_in_loop if way == "coroutines" else use
+    return {"processor": processor, "setup": setup, "concurrency": 1 if way == "one by one" else 2}
 
 
 class Recorded:
@@ -119,11 +111,9 @@ def test_all_jobs_of_a_slot_share_a_state_that_is_closed_when_the_slot_ends(
     queue: BullQueue, way: str, kind: str
 ) -> None:
     recorded = Recorded()
-    ids = queue.add_many(NewJob({}) for _ in range(JOBS)).ids
-    with worker(queue, way, getattr(recorded, kind)):
-        completed(queue)
-        (pool,) = recorded.made
-        assert pool.steps == ["opened"]
+    ids = queue.add_many(NewJob({}) for _ in range(6)).ids
+    work_off(queue, **settings(way, getattr(recorded, kind)))
+    (pool,) = recorded.made
     assert sorted(pool.users) == sorted(ids)
     assert pool.steps == ["opened", "closed"]
 
@@ -145,10 +135,9 @@ def test_a_setup_of_coroutine_functions_runs_in_their_event_loop_and_closes_in_t
     async def processor(job: RunningJob) -> None:
         seen.append(asyncio.get_running_loop())
 
-    for count, (made, function) in enumerate([(setup, use_nothing), (plain, processor)], 1):
+    for made, function in ((setup, use_nothing), (plain, processor)):
         queue.add({})
-        with worker(queue, "coroutines", made, function):
-            completed(queue, count)
+        work_off(queue, function, setup=made, concurrency=2)
         assert len(seen) == 2
         assert seen[0] is seen[1]
         seen.clear()
@@ -175,8 +164,7 @@ def test_an_asynchronous_setup_may_have_a_task_group_and_a_timeout(
             task.cancel()
 
     queue.add({})
-    with worker(queue, "coroutines", setup, use_nothing):
-        completed(queue, 1)
+    work_off(queue, use_nothing, setup=setup, concurrency=2)
     assert steps == ["begun", "ended"]
     assert "closing what `setup` returned failed" not in caplog.text
 
@@ -217,11 +205,9 @@ def test_a_setup_that_fails_ends_the_slot_before_it_claims_a_job(queue: BullQueu
         raise KeyError("MODEL")
 
     queue.add({})
-    ours = worker(queue, way, setup)
-    with pytest.raises(
-        WorkerFailed, match=r"expected `setup` to return the state of a slot, it raised KeyError: 'MODEL'$"
-    ):
-        ours.loop.run()
+    said = r"expected `setup` to return the state of a slot, it raised KeyError: 'MODEL'$"
+    with pytest.raises(WorkerFailed, match=said):
+        OurWorker(queue.handle, **settings(way, setup)).loop.run()
     assert queue.counts()["wait"] == 1
     (job,) = queue.page("wait")
     assert not job.attempts_started
@@ -236,7 +222,6 @@ def test_an_error_while_the_state_is_closed_is_logged(
             raise OSError("gone")
 
     queue.add({})
-    with worker(queue, way, Broken) as ours:
-        completed(queue, 1)
-    assert ours.stats.completed == 1
+    work_off(queue, **settings(way, Broken))
+    assert queue.counts()["completed"] == 1
     assert "closing what `setup` returned failed (OSError: gone)" in caplog.text

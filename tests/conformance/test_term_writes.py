@@ -44,8 +44,7 @@ def options(queue: BullQueue, redis_url: str, prefix: str) -> dict[str, str]:
 
 def stored(queue: BullQueue, job_id: str) -> dict[str, str]:
     found = queue.handle.connection.call("HGETALL", queue.handle.keys.job(job_id))
-    pairs = list(found.items()) if isinstance(found, dict) else list(zip(found[::2], found[1::2], strict=True))
-    return {name.decode(): value.decode() for name, value in pairs}
+    return {name.decode(): value.decode() for name, value in found.items()}
 
 
 def numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
