@@ -35,7 +35,7 @@ from spark_bull.spark.work.claim_batch import claim_batch
 from tests.conformance.written import struct, written
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink
-from tests.support.work_bench import DIALECTS
+from tests.support.work_bench import DIALECTS, options_of
 from tests.support.worker import OurWorker, work_off
 
 LARGE = {"text": "private " * 100}
@@ -314,9 +314,8 @@ PARENTS = struct(data=StringType(), children=ArrayType(struct(queue=StringType()
 
 def sink_of(there: BullQueue, folder: Path, schema: StructType = ROWS, **options: str) -> Sink:
     """A write of Spark to the queue `q`."""
-    own = {"url": there.handle.connection.settings.url, "prefix": there.handle.keys.prefix, "protocol": "bullmq"}
-    own |= {"queue": "q", "offloadTo": str(folder / "jobs"), "offloadAbove": "600b"}
-    return Sink({**own, "encryptWith": f"a=file:{folder / 'a'}", **options}, schema)
+    kept = {"offloadTo": str(folder / "jobs"), "offloadAbove": "600b", "encryptWith": f"a=file:{folder / 'a'}"}
+    return Sink(options_of(there) | kept | options, schema)
 
 
 @pytest.mark.parametrize("root", ["q", "root"])
@@ -370,7 +369,7 @@ def test_a_job_that_a_repeated_task_adds_again_has_an_object_of_its_own(open_que
     assert queue.job(second.id) == second
 
 
-def test_the_stored_payload_of_another_job_is_refused(open_queue: Open, redis_url: str, prefix: str) -> None:
+def test_the_stored_payload_of_another_job_is_refused(open_queue: Open) -> None:
     """In all ways in which it may reach a job, as removing one of the two would destroy the payload of the other."""
     queue, plain = open_queue(), open_queue(scan_keys=True)
     owner = queue.add(LARGE)
@@ -388,7 +387,7 @@ def test_the_stored_payload_of_another_job_is_refused(open_queue: Open, redis_ur
         lambda: plain.add_flow(FlowJob({}, children=[FlowJob(shown)])),
         lambda: plain.upsert_scheduler("s", every=1_000, data=shown),
         lambda: list(plain.manage([Change(other, "update", data=shown)])),
-        lambda: written({"url": redis_url, "prefix": prefix, "queue": "q"}, ROWS, [{"data": json.dumps(shown)}]),
+        lambda: written(options_of(plain), ROWS, [{"data": json.dumps(shown)}]),
     ]
     for way in ways:
         with pytest.raises(OptionError, match=refused):
