@@ -17,7 +17,6 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import DialectError, OptionError, ParentError, SparkBullError, StagedDataLost
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
@@ -35,11 +34,10 @@ from spark_bull.core.queue.dispatch.write_records import (
     stage_chunks,
 )
 from spark_bull.core.queue.handle.handle import RECORD_TTL_MS
-from spark_bull.core.queue.work.claim import work
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
-from tests.support.traffic import Died, calls_of_scripts, send_scripts_twice
-from tests.support.work_bench import CLAIM_SETTINGS, DIALECTS, WorkBench, each_dialect_by_name
+from tests.support.traffic import Died, calls_of_scripts, script_work, send_scripts_twice
+from tests.support.work_bench import DIALECTS, WorkBench, each_dialect_by_name
 from tests.support.writes import DAY_MS, register_all, stage, stage_all
 
 LONG_AGO = 1_600_000_000_000
@@ -77,9 +75,6 @@ class Bench(WorkBench):
         record = roll_forward(self.handle, write_id)
         assert (record.jobs, record.state) == (len(jobs), "finished")
         return record.added, record.duplicates
-
-    def scores(self, name: str) -> list[tuple[str, float]]:
-        return self.public().get(name, [])
 
     def numbers(self, ids: Sequence[str] | None = None) -> list[int]:
         """The numbers in the payloads of these jobs, by default of those that wait."""
@@ -146,7 +141,7 @@ def test_jobs_with_payloads_names_and_options_only_are_stored_as_those_beside_ot
         hashes = [bench.fields(job_id) for job_id in ids]
         assert all(int(fields.pop("timestamp")) > LONG_AGO for fields in hashes)
         events = [fields for _, fields in bench.client.xrange(bench.key("events"), count=50)]
-        found.append((hashes, events, bench.scores("marker")))
+        found.append((hashes, events, bench.public()["marker"]))
     assert found[0] == found[1]
 
 
@@ -216,20 +211,16 @@ def test_bull_1_has_no_deduplication_ids(make: Make) -> None:
     assert bench.public() == {}
 
 
-def test_the_active_jobs_are_searched_only_for_those_that_have_lost_their_lock() -> None:
+def test_the_active_jobs_are_searched_only_for_those_that_have_lost_their_lock(bench: Bench) -> None:
     jobs = [job(n, deduplication={"id": str(n), "keepLastIfActive": True}) for n in range(20)]
-    with EmbeddedRedis() as server, Redis.from_url(server.url) as client, BullQueue("q", url=server.url) as queue:
-        queue.add_many(jobs)
-        claimed = [one.id for one in work(queue.handle, CLAIM_SETTINGS, None, 15).jobs]
-        for job_id in claimed[:5]:
-            client.delete(queue.handle.keys.lock(job_id))
-        client.config_resetstat()
-        assert queue.add_many(jobs).deduplicated == 20
-        sent = client.info("commandstats")
-        assert "cmdstat_lrange" not in sent
-        assert sent["cmdstat_lpos"]["calls"] == 5
-        # Aside of each active job there is the next one.
-        assert sorted(client.scan_iter("bull:q:dn:*")) == sorted(f"bull:q:dn:{n}".encode() for n in range(15))
+    bench.queue.add_many(jobs)
+    claimed = bench.claim(15).jobs
+    bench.client.delete(*(bench.handle.keys.lock(job.id) for job in claimed[:5]))
+    with script_work(bench.client, prefix=bench.handle.keys.base) as scripts:
+        assert bench.queue.add_many(jobs).deduplicated == 20
+    assert sum(script.walks for script in scripts) == 5
+    # Beside each active job there is the next one.
+    assert len(list(bench.client.scan_iter(f"{bench.handle.keys.base}dn:*"))) == 15
 
 
 # time
@@ -239,7 +230,7 @@ def test_bullmq_orders_4096_delayed_jobs_per_millisecond(bench: Bench) -> None:
     due = LONG_AGO + LONG
     bench.client.zadd(bench.key("delayed"), {"before": due * 4096 + 4094})
     bench.write(*numbered(3, run_at=due, timestamp=LONG_AGO))
-    assert [score - due * 4096 for _, score in bench.scores("delayed")] == [4094, 4095, 4095, 4095]
+    assert [score - due * 4096 for _, score in bench.public()["delayed"]] == [4094, 4095, 4095, 4095]
 
 
 @each_way
@@ -247,7 +238,7 @@ def test_a_time_is_that_of_the_clock_of_redis_or_the_given_one(bench: Bench) -> 
     before = bench.handle.connection.now_ms()
     bench.write(job(1), job(2, delay=HOUR))
     after = bench.handle.connection.now_ms()
-    ((delayed, score),) = bench.scores("delayed")
+    ((delayed, score),) = bench.public()["delayed"]
     for job_id in (*bench.ids("wait"), delayed):
         assert before <= int(bench.fields(job_id)["timestamp"]) <= after
     assert int(score) // 4096 == int(bench.fields(delayed)["timestamp"]) + HOUR
@@ -279,7 +270,7 @@ def test_bullmq_5_and_6_store_jobs_of_a_paused_queue_differently(
     assert bench.numbers(bench.ids(store)) == [0, 1, 2, 3]
     assert bench.ids({"wait": "paused", "paused": "wait"}[store]) == []
     # Workers are not woken for jobs of a paused queue, only for the delayed job.
-    assert [member for member, _ in bench.scores("marker")] == ["1"]
+    assert [member for member, _ in bench.public()["marker"]] == ["1"]
     if written:
         assert bench.client.hget(bench.key("meta"), "version") == written.encode()
 
