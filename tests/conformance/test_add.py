@@ -34,7 +34,6 @@ from spark_bull.core.queue.dispatch.write_records import (
     stage_chunks,
 )
 from spark_bull.core.queue.handle.handle import RECORD_TTL_MS
-from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
 from tests.support.traffic import Died, calls_of_scripts, script_work, send_scripts_twice
 from tests.support.work_bench import DIALECTS, WorkBench, each_dialect_by_name
@@ -84,11 +83,6 @@ class Bench(WorkBench):
     def fields(self, job_id: str) -> dict[str, str]:
         found = self.client.hgetall(self.handle.keys.job(job_id))
         return {name.decode(): value.decode() for name, value in found.items()}
-
-    def private(self) -> dict[str, bool]:
-        """Names of private keys, and whether they expire."""
-        whole = dump(self.client, self.handle.keys.prefix, self.queue.name)
-        return {name: key.expires for name, key in whole.items() if name.startswith(PRIVATE)}
 
 
 Make = Callable[..., Bench]

@@ -22,7 +22,6 @@ from spark_bull.core.queue import managing
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.manage import manage
-from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
 from tests.support.traffic import published, send_scripts_twice
 from tests.support.work_bench import FLAVOURS, Filled
@@ -465,7 +464,7 @@ def test_obliterate_removes_everything_of_a_queue(bench: Bench) -> None:
     for _ in range(2):
         bench.queue.obliterate()
         # Tells readers of results.
-        assert [*dump(bench.client, bench.handle.keys.prefix, bench.queue.name)] == ["spark:queue:deleted"]
+        assert (bench.public(), [*bench.private()]) == ({}, ["spark:queue:deleted"])
     assert bench.client.pttl(bench.handle.keys["deleted"]) > 0
     assert bench.add() == ["1"]
     assert bench.ids("wait") == ["1"]
@@ -503,12 +502,9 @@ def test_open_writes_outlive_an_obliterated_queue(bench: Bench) -> None:
 def test_receipts_of_these_verbs_expire(bench: Bench) -> None:
     bench.fill("completed", 7)
     bench.queue.clean()
-    private = dump(bench.client, bench.handle.keys.prefix, bench.queue.name)
-    receipts = [name for name in private if name.startswith(f"{PRIVATE}receipt:")]
-    assert len(receipts) == 1, "one for each sender, however many calls"
-    assert HOUR / 2 < bench.client.pttl(bench.handle.keys.base + receipts[0]) <= HOUR, (
-        "a lost reply is repeated within an hour"
-    )
+    # One for each sender, however many calls; a lost reply is repeated within an hour.
+    (receipt,) = (name for name in bench.private() if name.startswith("spark:receipt:"))
+    assert HOUR / 2 < bench.client.pttl(bench.handle.keys.base + receipt) <= HOUR
 
 
 # orphaned jobs

@@ -114,6 +114,11 @@ class WorkBench:
         whole = dump(self.client, self.handle.keys.prefix, self.queue.name)
         return {name: key.value for name, key in whole.items() if not name.startswith(PRIVATE)}
 
+    def private(self) -> dict[str, bool]:
+        """The names of all other keys, and whether they expire."""
+        whole = dump(self.client, self.handle.keys.prefix, self.queue.name)
+        return {name: key.expires for name, key in whole.items() if name.startswith(PRIVATE)}
+
     def locks(self, ids: list[str]) -> list[bool]:
         return [bool(self.client.exists(self.handle.keys.lock(job_id))) for job_id in ids]
 
