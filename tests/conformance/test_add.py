@@ -465,19 +465,22 @@ def test_a_version_is_written_once_and_lower_versions_are_not(bench: Bench, vers
 
 def test_two_queues_are_registered_together_or_not_at_all(make: Make) -> None:
     one, other = make(name="one"), make(name="other")
-    plans = [stage_all(bench.handle, "w", [numbered(4)], 3) for bench in (one, other)]
+    # The write replaces the queues: old jobs stay as long as it is not registered.
+    one.client.rpush(one.key("wait"), "old")
+    plans = [stage_all(bench.handle, "w", [numbered(4)], 3, replace=True) for bench in (one, other)]
     other.client.hdel(plans[1].parts[0].stage, 1)
     with pytest.raises(StagedDataLost, match="nothing was written") as lost:
         register("w", plans, Identity("app", 1))
     assert "stageTtlMs" in str(lost.value)
     with pytest.raises(StagedDataLost, match="expected write w"):
         roll_forward(other.handle, "w")
-    assert (open_writes(one.queue.handle), other.public()) == ([], {})
-    assert not is_written(one.queue.handle, Identity("app", 1))
+    assert (recover(one.handle), open_writes(one.handle)) == ([], [])
+    assert (one.public(), other.public()) == ({"wait": ["old"]}, {})
+    assert not is_written(one.handle, Identity("app", 1))
     # The rest still expires.
     assert one.private() == other.private() == {"spark:stage:w.0.0": True}
 
-    plans[1] = stage_all(other.handle, "w", [numbered(4)], 3)
+    plans[1] = stage_all(other.handle, "w", [numbered(4)], 3, replace=True)
     assert register("w", plans, Identity("app", 1))
     for bench in (one, other):
         roll_forward(bench.handle, "w")
@@ -560,16 +563,6 @@ def test_a_replacing_write_can_be_cut_off_after_any_script(bench: Bench) -> None
     assert sum(bench.queue.counts().values()) == 7
 
 
-def test_a_replacing_write_whose_staged_jobs_are_lost_keeps_the_old_ones(bench: Bench) -> None:
-    bench.write(*numbered(5))
-    lost = stage_all(bench.handle, "lost", [numbered(7, 10)], 3, replace=True)
-    bench.client.unlink(lost.parts[0].stage)
-    with pytest.raises(StagedDataLost, match="nothing was written"):
-        register("lost", [lost], None)
-    recover(bench.handle)
-    assert bench.numbers() == [0, 1, 2, 3, 4]
-
-
 def test_a_replacing_write_removes_earlier_writes_and_keeps_later_ones(bench: Bench) -> None:
     handle = bench.handle
     register_all(handle, "z-before", [numbered(4)], 3)
@@ -602,11 +595,16 @@ def test_chunks_that_are_lost_after_registration_break_the_write_and_the_rest_ex
     assert bench.client.exists(*stages) == 2
 
 
-def test_a_late_task_attempt_cannot_change_a_registered_write(bench: Bench) -> None:
+def test_neither_a_late_task_attempt_nor_a_discard_changes_a_registered_write(bench: Bench) -> None:
     handle = bench.handle
+    failed = [part.stage for part in stage_all(handle, "failed", [numbered(4), numbered(4)], 3).parts]
     register_all(handle, "w", [numbered(4)], 3)
     with pytest.raises(SparkBullError, match="this attempt of the task is too late"):
         stage_chunks(handle.connection, [StagedChunk(handle.keys.stage("w.0.0"), 7, b"\x80")], 1000)
+    discard(handle.connection, handle.keys, "failed", [*failed, handle.keys.stage("unknown")])
+    assert not bench.client.exists(*failed)
+    for write_id, stages in (("w", [handle.keys.stage("w.0.0")]), ("none", [])):
+        assert discard(handle.connection, handle.keys, write_id, stages) == 0
     roll_forward(handle, "w")
     assert bench.numbers() == [0, 1, 2, 3]
     stage(handle, "w.0.0", numbered(4), 3)
@@ -622,19 +620,6 @@ def test_a_micro_batch_without_rows_is_noted_unless_a_later_one_was(bench: Bench
     assert bench.client.pttl(key) > 399 * DAY_MS
     assert not register_all(handle, "repeated", [numbered(4)], 3, Identity("query", 3))
     assert register_all(handle, "next", [numbered(4)], 3, Identity("query", 4))
-
-
-def test_discard_deletes_failed_attempts_and_not_registered_ones(bench: Bench) -> None:
-    handle = bench.handle
-    failed = stage_all(handle, "failed", [numbered(4), numbered(4)], 3)
-    register_all(handle, "w", [numbered(4)], 3)
-    stages = [part.stage for part in failed.parts]
-    discard(handle.connection, handle.keys, "failed", [*stages, handle.keys.stage("unknown")])
-    assert not bench.client.exists(*stages)
-    assert discard(handle.connection, handle.keys, "w", [handle.keys.stage("w.0.0")]) == 0
-    roll_forward(handle, "w")
-    assert bench.numbers() == [0, 1, 2, 3]
-    assert discard(handle.connection, handle.keys, "none", []) == 0
 
 
 # parents
