@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from redis import Redis
 
 from spark_bull.core.errors import (
     DialectError,
@@ -20,17 +21,25 @@ from spark_bull.core.errors import (
 )
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Claim, Failed, Outcomes
+from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.manage.manage import remove_unprocessed_children
 from spark_bull.run.job.job_runner import Result
-from spark_bull.run.job.outcome_policy import OutcomePolicy, fail_blocked
+from spark_bull.run.job.outcome_policy import OutcomePolicy
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.jobs import HOUR
 from tests.support.without_spark import ClaimingQuery
-from tests.support.work_bench import WorkBench, only_bullmq
+from tests.support.work_bench import WorkBench
 from tests.support.worker import work_off
 
 only_bull = pytest.mark.parametrize("bench", ["bull"], indirect=True)
+
+
+@pytest.fixture
+def bench(
+    request: pytest.FixtureRequest, twice: bool, client: Redis, open_queue: Callable[..., BullQueue]
+) -> WorkBench:
+    return WorkBench(open_queue(protocol=getattr(request, "param", "bullmq")), client, twice)
 
 
 def add_child(bench: WorkBench, parent_id: str, child_id: str = "c") -> None:
@@ -61,7 +70,6 @@ def outcomes_in_order(claim: Claim, ends: Sequence[tuple[str, str | None]]) -> O
 # results of children
 
 
-@only_bullmq
 def test_the_values_of_many_children_are_read_in_parts_up_to_a_limit(bench: WorkBench) -> None:
     values = {f"{bench.handle.keys.prefix}:c:{n}": str(n) for n in range(3_000)}
     bench.client.hset(bench.handle.keys.children_values("p"), mapping=values)
@@ -99,21 +107,6 @@ def waiting(bench: WorkBench, claim: Claim) -> Outcomes:
     return outcomes
 
 
-@only_bullmq
-def test_a_job_with_a_failed_child_fails_instead_of_waiting(bench: WorkBench) -> None:
-    (parent,) = bench.add(attempts=5)
-    claim = bench.claim()
-    add_child(bench, parent)
-    bench.client.zadd(f"{bench.handle.keys.job(parent)}:unsuccessful", {"another child": 1})
-    outcomes = waiting(bench, claim)
-    settled = bench.work(outcomes)
-    assert [(one.id, one.why) for one in settled.lost] == [(parent, "failed_children")]
-    bench.work(fail_blocked(bench.handle, OutcomePolicy(), outcomes, settled.lost, settled.now))
-    job = bench.queue.job(parent)
-    assert (job.state, job.failed_reason) == ("failed", f"Job {parent} has a failed child and cannot complete")
-
-
-@only_bullmq
 def test_a_worker_that_has_lost_the_lock_adds_no_child_and_does_not_make_the_job_wait(bench: WorkBench) -> None:
     (parent,) = bench.add()
     claim = bench.claim()
@@ -150,15 +143,16 @@ def settle_rows(bench: WorkBench, *rows: dict[str, Any]) -> Counter[str]:
     return counts
 
 
-@only_bullmq
 def test_rows_of_a_stream_wait_for_their_children(bench: WorkBench) -> None:
-    ids = bench.add(3)
+    ids = bench.add(3, attempts=5)
     token = bench.claim().token
     add_child(bench, ids[0])
     bench.client.zadd(f"{bench.handle.keys.job(ids[1])}:unsuccessful", {"a child": 1})
     rows = [{"id": job_id, "token": token, "waitForChildren": True} for job_id in ids]
     assert settle_rows(bench, *rows) == {"returned": 2, "failed": 1}
     assert bench.counts() == {"waiting-children": 1, "failed": 1, "wait": 2}
+    (failed,) = bench.queue.page("failed")
+    assert failed.failed_reason == f"Job {ids[1]} has a failed child and cannot complete"
 
 
 @only_bull
@@ -181,7 +175,6 @@ def running(bench: WorkBench) -> RunningJob:
     return RunningJob(claim.jobs[0], bench.handle, claim.token)
 
 
-@only_bullmq
 def test_a_child_with_an_id_is_added_once_by_several_attempts(bench: WorkBench) -> None:
     (parent,) = bench.add()
     job = running(bench)
@@ -190,7 +183,6 @@ def test_a_child_with_an_id_is_added_once_by_several_attempts(bench: WorkBench) 
     assert bench.client.smembers(bench.handle.keys.children(parent)) == {bench.handle.keys.job("c").encode()}
 
 
-@only_bullmq
 def test_a_child_that_cannot_be_added_is_an_error_and_adds_nothing(bench: WorkBench) -> None:
     bench.add()
     job = running(bench)
@@ -225,7 +217,6 @@ def add_tree(bench: WorkBench, children: int, grandchildren: int) -> int:
     return children * (grandchildren + 1)
 
 
-@only_bullmq
 def test_a_large_tree_is_removed_by_several_calls_of_bounded_size(bench: WorkBench) -> None:
     descendants = add_tree(bench, 5, 7)
     removed = remove_unprocessed_children(bench.handle, "p", chunk_size=3)
@@ -234,7 +225,6 @@ def test_a_large_tree_is_removed_by_several_calls_of_bounded_size(bench: WorkBen
     assert not [name for kind in "cg" for name in bench.client.keys(f"{bench.handle.keys.base}{kind}*")]
 
 
-@only_bullmq
 def test_many_locked_children_stay_and_do_not_keep_the_others(bench: WorkBench) -> None:
     add_tree(bench, 600, 0)
     keys = bench.handle.keys
@@ -245,7 +235,6 @@ def test_many_locked_children_stay_and_do_not_keep_the_others(bench: WorkBench) 
     assert bench.counts() == {"waiting-children": 1}
 
 
-@only_bullmq
 def test_a_callback_goes_on_waiting_for_the_jobs_that_its_write_has_not_added_yet(bench: WorkBench) -> None:
     add_tree(bench, 2, 0)
     keys = bench.handle.keys
@@ -254,7 +243,6 @@ def test_a_callback_goes_on_waiting_for_the_jobs_that_its_write_has_not_added_ye
     assert bench.counts() == {"waiting-children": 1}
 
 
-@only_bullmq
 def test_a_cycle_of_children_is_removed_as_by_node(bench: WorkBench) -> None:
     for child, parent in (("a", "p"), ("b", "a"), ("p", "b")):
         add_child(bench, parent, child)
@@ -262,7 +250,6 @@ def test_a_cycle_of_children_is_removed_as_by_node(bench: WorkBench) -> None:
     assert bench.counts() == {}
 
 
-@only_bullmq
 def test_a_dependency_of_a_job_without_an_unfinished_parent_cannot_be_removed(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     assert bench.queue.remove_child_dependency(job_id) is False
@@ -277,7 +264,6 @@ def test_a_dependency_of_a_job_without_an_unfinished_parent_cannot_be_removed(be
 # a child and its parent in one chunk
 
 
-@only_bullmq
 def test_a_claim_ends_before_a_job_whose_child_it_has_claimed(bench: WorkBench) -> None:
     (child, other, parent, last) = bench.add(4)
     make_child(bench, child, parent)
@@ -287,7 +273,6 @@ def test_a_claim_ends_before_a_job_whose_child_it_has_claimed(bench: WorkBench) 
     assert [job.id for job in bench.claim().jobs] == [parent, last]
 
 
-@only_bullmq
 def test_prioritized_parents_stay_where_they_are_while_their_children_run(bench: WorkBench) -> None:
     (child,) = bench.add()
     (parent,) = bench.add(priority=1)
@@ -296,7 +281,6 @@ def test_prioritized_parents_stay_where_they_are_while_their_children_run(bench:
     assert [job.id for job in bench.claim().jobs] == [parent]
 
 
-@only_bullmq
 def test_jobs_settled_in_one_call_end_in_the_order_in_which_they_were_recorded(bench: WorkBench) -> None:
     (child, failing, parent, grandparent) = bench.add(4)
     claim = bench.claim()
@@ -310,7 +294,6 @@ def test_jobs_settled_in_one_call_end_in_the_order_in_which_they_were_recorded(b
     assert bench.queue.children_values(grandparent) == {bench.handle.keys.job(parent): 7}
 
 
-@only_bullmq
 @pytest.mark.parametrize(
     ("rule", "parent_first", "why"),
     [
@@ -333,7 +316,6 @@ def test_a_parent_ended_before_its_child_or_with_a_failed_one_does_not_complete(
     assert bench.locks([parent]) == [True]
 
 
-@only_bullmq
 def test_a_udf_gets_a_parent_after_its_child_was_settled(bench: WorkBench) -> None:
     """The slot fills its chunk by further claims; the first one ends before the parent."""
     (child, parent) = bench.add(2)

@@ -73,16 +73,8 @@ def raising(error: BaseException) -> Callable[[], Any]:
     return act
 
 
-def exiting() -> Any:
-    sys.exit(3)
-
-
 def recursing() -> Any:
     return recursing()
-
-
-def stopped_iterator() -> Any:
-    return next(iter(()))
 
 
 def changed(error: BaseException, name: str, value: Any) -> Callable[[], Any]:
@@ -122,8 +114,8 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
     "cancelled": (raising(asyncio.CancelledError()), "^CancelledError$"),
     "keyboard interrupt": (raising(KeyboardInterrupt()), "^KeyboardInterrupt$"),
     "generator exit": (raising(GeneratorExit()), "^GeneratorExit$"),
-    "stop iteration": (stopped_iterator, "^StopIteration$"),
-    "system exit": (exiting, "^SystemExit: 3$"),
+    "stop iteration": (lambda: next(iter(())), "^StopIteration$"),
+    "system exit": (lambda: sys.exit(3), "^SystemExit: 3$"),
     "memory error": (raising(MemoryError()), "^MemoryError$"),
     "base exception": (raising(Everything("of its own")), "^of its own$"),
     "endless recursion": (recursing, "recursion"),

@@ -18,7 +18,7 @@ from spark_bull.core.queue.monitor.find import find_queues, select_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.round_trips import run
 from tests.support.jobs import HOUR
-from tests.support.work_bench import DIALECTS, Filled, WorkBench, completed, not_bull_1
+from tests.support.work_bench import DIALECTS, Filled, WorkBench, completed
 from tests.support.writes import register_all
 
 Open = Callable[..., BullQueue]
@@ -101,7 +101,9 @@ def test_a_queue_that_was_written_is_found_without_a_scan(
     client: Redis, open_queue: Open, unscanned: Connection, prefix: str, protocol: str
 ) -> None:
     for name in ("mail", "sms"):
-        open_queue(name, protocol).add({})
+        queue = open_queue(name, protocol)
+        queue.add({})
+    assert find_queues(queue.handle.connection, prefix) == ["mail", "sms"], "the registry is no queue"
     before = scans_of(client)
     assert find_queues(unscanned, prefix) == ["mail", "sms"]
     assert select_queues(unscanned, prefix, ["s*", "absent"]) == ["sms", "absent"]
@@ -157,13 +159,6 @@ def test_an_obliterated_queue_leaves_the_registry(
     assert {one.queue for one in noted_queues(unscanned, prefix) if not one.exists} == {"gone", "new"}
     assert forget_gone(unscanned, prefix) == 1
     assert client.zrange(queue_registry(prefix), 0, -1) == [b"there", b"new"]
-
-
-@not_bull_1
-def test_the_registry_is_no_queue_and_no_key_of_one(bench: WorkBench, prefix: str) -> None:
-    bench.add(1)
-    assert find_queues(bench.handle.connection, prefix) == ["q"]
-    assert not queue_registry(prefix).startswith(bench.handle.keys.base)
 
 
 def test_the_first_call_that_obliterates_leaves_no_job_to_workers_beside_many_records_of_writes(

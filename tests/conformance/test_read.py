@@ -24,13 +24,18 @@ from spark_bull.core.queue.monitor.activity import activity
 from spark_bull.core.queue.monitor.find import find_queues, select_queues
 from tests.support.jobs import HOUR
 from tests.support.traffic import script_work
-from tests.support.work_bench import NOW, Filled
+from tests.support.work_bench import DIALECTS, NOW, Filled
 
 only_bullmq = pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
-#: Only Bull 1 has sets of jobs; the keys of Bull are of the types of BullMQ.
-with_sets_and_without = pytest.mark.parametrize("filled", ["bull-1", "bullmq"], indirect=True)
+each_dialect = pytest.mark.parametrize("filled", DIALECTS, indirect=True)
 
 ODD_IDS = ["nan", "inf", "-inf", "1e300", "0x1F", "1.5", "-7", " 8", "9007199254740993", "é", "a b", "x" * 300, "07"]
+
+
+@pytest.fixture(params=["bull-1", "bullmq"])
+def filled(request: pytest.FixtureRequest, client: Redis, open_queue: Callable[..., BullQueue]) -> Filled:
+    """Only Bull 1 has sets of jobs; the keys of Bull are of the types of BullMQ."""
+    return Filled(open_queue(protocol=request.param), client)
 
 
 def numbered(first: int, last: int) -> list[str]:
@@ -41,6 +46,7 @@ def ids_of(jobs: list[Job]) -> list[str]:
     return [job.id for job in jobs]
 
 
+@each_dialect
 def test_every_state_is_read_and_counted(filled: Filled) -> None:
     for number, state in enumerate(filled.states):
         filled.put(state, [f"{state}-{n}" for n in range(number + 1)])
@@ -57,7 +63,6 @@ def test_every_state_is_read_and_counted(filled: Filled) -> None:
     assert all(job.run_at is None for job in jobs if job.state != "delayed")
 
 
-@with_sets_and_without
 def test_the_slices_together_are_the_whole_queue(filled: Filled) -> None:
     for state in ("wait", "delayed", "completed"):
         filled.put(state, [*numbered(1, 300), *ODD_IDS] if state == "wait" else [f"{state}-{n}" for n in range(300)])
@@ -172,7 +177,6 @@ def start(filled: Filled, job_id: str, state: str) -> None:
     filled.move(job_id, state, "active")
 
 
-@with_sets_and_without
 def test_large_jobs_come_in_smaller_chunks(filled: Filled) -> None:
     big = json.dumps("x" * (MAX_BYTES // 4))
     for state in ("wait", "delayed", "completed"):
@@ -186,7 +190,6 @@ def test_large_jobs_come_in_smaller_chunks(filled: Filled) -> None:
     assert [len(chunk.ids) for chunk in by_id] == [4, 4, 3]
 
 
-@with_sets_and_without
 def test_an_empty_queue_a_state_of_another_dialect_and_ids_without_a_job_are_not_read(filled: Filled) -> None:
     assert (filled.read(), filled.read("prioritized"), filled.queue.page("wait")) == ([], [], [])
     assert set(filled.queue.counts().values()) == {0}
@@ -199,7 +202,6 @@ def test_an_empty_queue_a_state_of_another_dialect_and_ids_without_a_job_are_not
     assert ids_of(filled.queue.page("completed")) == ["4"]
 
 
-@with_sets_and_without
 def test_a_job_that_moves_while_its_fields_are_read_has_the_fields_of_its_state(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,7 +224,6 @@ def test_a_job_that_moves_while_its_fields_are_read_has_the_fields_of_its_state(
         assert (job.state, job.processed_on) == (("active", NOW) if number == "1" else (state, None))
 
 
-@with_sets_and_without
 def test_a_job_that_ends_while_the_lists_are_searched_has_the_fields_of_its_end(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,7 +250,6 @@ def test_a_job_that_leaves_for_a_state_that_was_not_asked_for_is_not_read(
     assert sorted(ids_of(filled.read("wait", "failed"))) == ["1", "3"]
 
 
-@with_sets_and_without
 def test_reading_a_changing_queue_misses_no_job_that_stays(filled: Filled) -> None:
     """Between any two chunks, jobs are added at both ends, and jobs that were read are moved."""
     for state in ("wait", "failed"):
@@ -270,7 +270,6 @@ def test_reading_a_changing_queue_misses_no_job_that_stays(filled: Filled) -> No
     assert {i for i in read if not i.startswith("new")} == {f"{s}{n}" for s in ("wait", "failed") for n in range(400)}
 
 
-@with_sets_and_without
 def test_jobs_are_read_by_their_ids(filled: Filled) -> None:
     for state in filled.states:
         filled.put(state, [f"{state}-{n}" for n in range(3)])
@@ -295,7 +294,6 @@ def test_a_job_deep_in_a_long_list_is_found(filled: Filled) -> None:
     assert chunk.states == ["wait"]
 
 
-@with_sets_and_without
 def test_a_page_of_all_jobs_or_of_a_name_has_indexes_as_in_redis_and_the_order_of_processing(
     filled: Filled,
 ) -> None:
@@ -331,7 +329,6 @@ def test_a_page_of_all_jobs_or_of_a_name_has_indexes_as_in_redis_and_the_order_o
         filled.queue.page("nowhere")
 
 
-@with_sets_and_without
 def test_jobs_are_counted_by_name_and_by_priority(filled: Filled) -> None:
     for state in filled.states:
         filled.put(state, [f"{state}-{n}" for n in range(5)], name="a", priority=0)
@@ -356,6 +353,7 @@ def test_prioritised_jobs_are_counted_by_redis(filled: Filled) -> None:
     assert filled.queue.counts_by("priority") == expected
 
 
+@each_dialect
 def test_the_activity_of_a_queue_is_what_its_dialect_keeps(filled: Filled) -> None:
     queue, dialect = filled.queue, filled.handle.dialect
     nothing = activity(queue.handle)
@@ -421,6 +419,7 @@ FIELDS: list[tuple[str, Any, str, Any]] = [
 ]
 
 
+@each_dialect
 def test_all_fields_of_a_job_are_read(filled: Filled) -> None:
     counters = ("atm", "stc") if filled.queue.protocol == "bullmq" else ("attemptsMade", "stalledCounter")
     fields = [*FIELDS, *zip(counters, (3, 1), ("attempts_made", "stalled_counter"), (3, 1), strict=True)]

@@ -5,6 +5,7 @@ Every test runs twice: with each script sent once, and with each script sent aga
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -275,7 +276,7 @@ def test_a_job_that_has_started_does_not_expire_when_it_is_claimed_again_and_ret
 
 @pytest.mark.parametrize("is_over", [False, True])
 def test_a_job_that_is_moved_keeps_its_terms_unless_its_time_has_come(
-    bench: WorkBench, redis_url: str, prefix: str, is_over: bool
+    bench: WorkBench, open_queue: Callable[..., BullQueue], is_over: bool
 ) -> None:
     (job_id,) = bench.add(1, delivery="at-most-once", expire_after_ms=HOUR)
     if is_over:
@@ -283,12 +284,10 @@ def test_a_job_that_is_moved_keeps_its_terms_unless_its_time_has_come(
         expire_all(bench)
         fail_unrun(bench)
     assert [one.outcome for one in bench.queue.manage([Change(job_id, "move", to="r")])] == ["done"]
-    with BullQueue("r", url=redis_url, prefix=prefix, protocol=bench.queue.protocol) as other:
-        (moved,) = other.page("wait")
-        counter = bench.client.hmget(other.handle.keys.job(moved.id), "stc", "stalledCounter")
-        expires = bench.client.hget(other.handle.keys.job(moved.id), "expireAt")
-    assert [value for value in counter if value] == [b"1000000"]
-    assert (expires is None) == is_over
+    moved = WorkBench(open_queue("r", bench.queue.protocol), bench.client)
+    (job,) = moved.queue.page("wait")
+    assert moved.field(job.id, "stc", "stalledCounter") == "1000000"
+    assert (moved.field(job.id, "expireAt") is None) == is_over
 
 
 # locks

@@ -140,10 +140,18 @@ def test_the_span_of_a_call_that_fails_has_the_error(queue: BullQueue, recorder:
     assert [event.name for event in span.events] == ["exception"]
 
 
-def test_jobs_of_bull_and_of_a_queue_without_a_tracer_carry_no_context(open_queue: Open, recorder: Recorder) -> None:
+def test_jobs_of_bull_and_of_a_queue_or_worker_without_a_tracer_carry_no_context(
+    open_queue: Open, recorder: Recorder
+) -> None:
+    def processor(job: RunningJob) -> None:
+        if not job.data:
+            job.then(NewJob({"n": 1}, job_id="next"))
+
     queue = open_queue(protocol="bullmq")
     with recorder.tracer.start_as_current_span("request"):
         assert carried_by(queue, queue.add({})) == ""
+        process(queue, processor, "one by one", None)
+    assert carried_by(queue, "next") == ""
     refusal = "expected no `telemetry` or `tracer`: jobs of bull carry no trace context; leave it out"
     with pytest.raises(DialectError, match=refusal):
         open_queue("other", "bull", tracer=recorder.tracer)
@@ -269,16 +277,6 @@ def test_attempts_of_jobs_of_bull_begin_a_trace_and_their_follow_ups_carry_no_co
     (job,) = following.page("wait")
     assert "tm" not in job.opts
     assert recorder.named("process q").parent is None
-
-
-def test_jobs_that_an_untraced_worker_adds_carry_no_context(queue: BullQueue) -> None:
-    def processor(job: RunningJob) -> None:
-        if not job.data:
-            job.then(NewJob({"n": 1}, job_id="next"))
-
-    queue.add({}, opts={"telemetry": {"omitContext": True}})
-    process(queue, processor, "one by one", None)
-    assert carried_by(queue, "next") == ""
 
 
 def test_a_job_without_a_context_or_with_a_damaged_one_begins_a_trace(
