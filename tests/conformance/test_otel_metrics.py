@@ -80,13 +80,18 @@ def slot_of(queue: BullQueue, recorder: MetricRecorder) -> SlotQueue:
     return SlotQueue(plan, plan.queues[0], 0, SlotStats(), Failures(), {}, None, None, meter_of(recorder.provider))
 
 
-def test_jobs_that_the_end_of_the_process_settles_are_counted_and_others_are_not(
+def test_jobs_that_the_end_of_the_process_settles_are_counted_and_others_and_rejected_outcomes_are_not(
     queue: BullQueue, recorder: MetricRecorder
 ) -> None:
-    queue.add_many(NewJob({"n": n}) for n in range(3))
+    queue.add_many(NewJob({"n": n}) for n in range(4))
     with slot_of(queue, recorder) as slot:
-        claim = slot.work(None, 3)
-        first, second, _ = slot.running(claim.jobs, claim.token)
+        claim = slot.work(None, 4)
+        first, second, _, lost = slot.running(claim.jobs, claim.token)
+        queue.handle.connection.call("DEL", queue.handle.keys.lock(lost.id))
+        outcomes = slot.unsettled.new_outcomes(claim.token)
+        outcomes.complete(lost.id, "null")
+        assert [one.id for one in slot.work(outcomes, 0).lost] == [lost.id]
+        assert recorder.exported() == []
         slot.unsettled.ended = {first.id: Result(first, None, None)}
         slot.unsettled.begun.add(second.id)
         slot.end()
@@ -94,18 +99,6 @@ def test_jobs_that_the_end_of_the_process_settles_are_counted_and_others_are_not
     assert queue.counts()["completed"] == 1
     assert {one["name"] for one in recorder.exported()} == {COMPLETED, DURATION}
     assert recorder.values(DURATION, "bullmq.job.state") == {"completed": 1}
-
-
-def test_an_outcome_that_is_rejected_is_not_counted(queue: BullQueue, recorder: MetricRecorder) -> None:
-    queue.add({})
-    with slot_of(queue, recorder) as slot:
-        claim = slot.work(None, 1)
-        (job,) = slot.running(claim.jobs, claim.token)
-        queue.handle.connection.call("DEL", queue.handle.keys.lock(job.id))
-        outcomes = slot.unsettled.new_outcomes(claim.token)
-        outcomes.complete(job.id, "null")
-        assert [lost.id for lost in slot.work(outcomes, 0).lost] == [job.id]
-    assert recorder.exported() == []
 
 
 def test_the_function_of_a_meter_is_called_once_and_its_provider_ends_with_the_slot(queue: BullQueue) -> None:

@@ -90,16 +90,6 @@ def test_each_finished_job_is_discovered_once_at_an_increasing_position(bench: F
     assert (entries(ledger), private(bench)) == (found, kept)
 
 
-@each_dialect
-@pytest.mark.parametrize("age_ms", [0, 300_000])
-def test_jobs_of_one_millisecond_are_all_discovered(bench: Finisher, age_ms: int) -> None:
-    ids = bench.crowd([bench.handle.connection.now_ms() - age_ms] * 3_000)
-    ledger = bench.ledger()
-    discover_all(ledger)
-    assert sorted(entries(ledger)) == sorted(of("completed", ids))
-    assert discover_all(ledger).end == 3_000
-
-
 @not_bull_1
 def test_a_job_from_before_the_window_is_examined_once_also_where_many_have_finished_at_once(
     bench: Finisher, client: Redis
@@ -354,6 +344,7 @@ def test_jobs_are_kept_for_late_events_only_if_events_follow_the_horizon(bench: 
     assert sorted(entries(ledger)) == sorted(of("completed", [*found, *late]))
 
 
+@not_bull_1
 def test_jobs_outside_the_look_back_window_are_forgotten_in_portions(bench: Finisher) -> None:
     # They leave the window when it is made smaller, so the time to create them does not matter.
     ledger, keys = bench.ledger(lookback_ms=HOUR), bench.handle.keys.results("reader")

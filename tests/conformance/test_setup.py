@@ -72,9 +72,7 @@ class Recorded:
         yield pool
         pool.close()
 
-    @contextmanager
-    def manager(self) -> Iterator[Pool]:
-        yield from self.generator()
+    manager = contextmanager(generator)
 
     async def coroutine(self) -> Pool:
         asyncio.get_running_loop()
@@ -87,10 +85,7 @@ class Recorded:
         yield pool
         await pool.close()
 
-    @asynccontextmanager
-    async def async_manager(self) -> AsyncIterator[Pool]:
-        async for pool in self.async_generator():
-            yield pool
+    async_manager = asynccontextmanager(async_generator)
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,10 @@ ENDS = [
 ]
 
 
-@each_peer_of("bull", "bullmq")
+@each_peer_of("bull")
 @pytest.mark.parametrize("beside", [[], [job("return:1", delay=HOUR)]], ids=["alone", "beside a delayed job"])
 def test_a_queue_is_drained_when_it_is_with_a_node_worker(pair: Pair, peer: Peer, beside: list[dict[str, Any]]) -> None:
+    """Of BullMQ, test_lives.py compares all events."""
     pair.add(beside)
     for side in ("left", "right"):
         pair.node.call("listen", queue=f"{side}-{pair.prefix}")
@@ -93,8 +94,7 @@ def _promote_retry(pair: Pair, queue: BullQueue, side: str, drained: int) -> Non
         return [one.id for one in queue.page("delayed") if one.attempts_made == 1]
 
     wait_until(waiting, "the job to be delayed")
-    if pair.peer.dialect != "bullmq":
-        wait_until(lambda: _heard(pair, side).count("drained") > drained, "the queue to be drained")
+    wait_until(lambda: _heard(pair, side).count("drained") > drained, "the queue to be drained")
     queue.promote(*waiting())
 
 
@@ -133,19 +133,15 @@ def _end_of(channel: str, message: str) -> tuple[str, dict[str, Any], Any]:
 
 
 def _heard(pair: Pair, side: str) -> list[str]:
-    """What the queue has published about the ends of jobs: in BullMQ the stream, in Bull what another process hears."""
-    name, ends = f"{side}-{pair.prefix}", ("completed", "failed", "drained")
-    if pair.peer.dialect == "bullmq":
-        events = pair.client.xrange(f"{pair.prefix}:{name}:events")
-        return [event[b"event"].decode() for _, event in events if event[b"event"].decode() in ends]
-    return [event["event"] for event in pair.node.events(source="queue", queue=name) if event["event"] in ends]
+    """What another process hears about the ends of jobs."""
+    events = pair.node.events(source="queue", queue=f"{side}-{pair.prefix}")
+    return [event["event"] for event in events if event["event"] in ("completed", "failed", "drained")]
 
 
 def _has_ended(pair: Pair, side: str, number: int) -> bool:
-    """Whether `number` jobs have ended. Bull publishes `drained` after the end of each, BullMQ with it."""
+    """Whether `number` jobs have ended. Bull publishes `drained` after the end of each."""
     heard = _heard(pair, side)
-    is_complete = pair.peer.dialect == "bullmq" or heard[-1:] == ["drained"]
-    return heard.count("completed") + heard.count("failed") == number and is_complete
+    return heard.count("completed") + heard.count("failed") == number and heard[-1] == "drained"
 
 
 @each_peer_of("bull", "bullmq")
