@@ -21,7 +21,7 @@ from spark_bull.run.slot.slot_queue import SlotQueue
 from spark_bull.run.slot.slot_report import Failures, QueueMeter, SlotStats
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.metrics import MetricRecorder
-from tests.support.worker import OurWorker, work_off
+from tests.support.worker import OurWorker, end_all
 
 COMPLETED, FAILED = "bullmq.jobs.completed", "bullmq.jobs.failed"
 DURATION = "bullmq.job.duration"
@@ -58,7 +58,7 @@ def test_jobs_of_each_dialect_are_counted_by_queue_name_and_state(
     name = None if queue.protocol == "bull-1" else "send"
     queue.add_many(NewJob({"n": n}, name=name) for n in range(5))
     more: dict[str, Any] = {"runner": UDF} if kind == "UDF" else {"concurrency": 1 if kind == "one by one" else 3}
-    work_off(queue, fails_if_odd, meter=recorder.provider, **more)
+    end_all(queue, fails_if_odd, meter=recorder.provider, **more)
     assert recorder.values(COMPLETED, "bullmq.job.name") == {name: 3}
     assert recorder.values(FAILED, "bullmq.job.name") == {name: 2}
     assert recorder.values(DURATION, "bullmq.job.state") == {"completed": 3, "failed": 2}
@@ -70,7 +70,7 @@ def test_a_parent_that_cannot_complete_is_counted_as_what_becomes_of_it(
 ) -> None:
     job_id = queue.add({})
     queue.handle.connection.call("SADD", queue.handle.keys.children(job_id), "an unfinished one")
-    work_off(queue, lambda job: None, meter=recorder.provider)
+    end_all(queue, lambda job: None, meter=recorder.provider)
     assert recorder.values(FAILED, "bullmq.queue.name") == {"q": 1}
     assert recorder.values(COMPLETED, "bullmq.queue.name") == {}
 
@@ -135,7 +135,7 @@ def test_an_error_of_the_provider_is_logged_once_and_changes_no_outcome(
         monkeypatch.setattr(recorder.provider, method, raises)
     queue.add_many(NewJob({"n": n}) for n in range(5))
     with caplog.at_level(logging.WARNING):
-        work_off(queue, fails_if_odd, meter=recorder.provider)
+        end_all(queue, fails_if_odd, meter=recorder.provider)
     assert [record.getMessage() for record in caplog.records if "metrics" in record.getMessage()] == [
         "metrics: recording jobs failed (LookupError: no collector)",
         "metrics: exporting metrics failed (LookupError: no collector)",

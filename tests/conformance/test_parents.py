@@ -30,7 +30,7 @@ from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.jobs import HOUR
 from tests.support.without_spark import ClaimingQuery
 from tests.support.work_bench import WorkBench
-from tests.support.worker import work_off
+from tests.support.worker import end_all
 
 only_bull = pytest.mark.parametrize("bench", ["bull"], indirect=True)
 
@@ -129,7 +129,7 @@ def test_an_attempt_that_waits_for_children_fails_in_bull(bench: WorkBench) -> N
     def processor(job: RunningJob) -> None:
         raise WaitingForChildren
 
-    work_off(bench.queue, processor)
+    end_all(bench.queue, processor)
     job = bench.queue.job(job_id)
     assert job.state == "failed"
     assert "expected a queue of BullMQ" in (job.failed_reason or "")
@@ -327,5 +327,5 @@ def test_a_udf_gets_a_parent_after_its_child_was_settled(bench: WorkBench) -> No
         return n
 
     runner = UdfRunner(function, "row", pa.struct([pa.field("n", pa.int64())]), pa.int64())
-    work_off(bench.queue, runner=runner, chunk_size=10)
+    end_all(bench.queue, runner=runner, chunk_size=10)
     assert values == [{}, {bench.handle.keys.job(child): 0}]

@@ -36,7 +36,7 @@ from tests.conformance.written import struct, written
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink
 from tests.support.work_bench import DIALECTS, options_of
-from tests.support.worker import OurWorker, work_off
+from tests.support.worker import OurWorker, end_all
 
 LARGE = {"text": "private " * 100}
 SMALL = {"to": "private"}
@@ -82,7 +82,7 @@ def test_payloads_and_results_are_private_and_open_with_the_key(
     small, large = queue.add_many([NewJob(SMALL), NewJob(LARGE)]).ids
     assert [job.data for job in queue.page("wait")] == [SMALL, LARGE]
     assert len(stored(tmp_path)) == 1
-    work_off(queue, echo, chunk_size=10)
+    end_all(queue, echo, chunk_size=10)
     for job_id, payload in ((small, SMALL), (large, LARGE)):
         job = queue.job(job_id)
         assert (job.data, job.returnvalue) == (payload, {"echo": payload})
@@ -114,7 +114,7 @@ def test_a_worker_fails_only_the_jobs_that_it_cannot_open(open_queue: Open, tmp_
     other = open_queue(encrypt_with=f"b=file:{tmp_path / 'b'}").add(SMALL)
     for path in stored(tmp_path):
         path.unlink()
-    work_off(queue, echo, chunk_size=10)
+    end_all(queue, echo, chunk_size=10)
     reasons = {job.id: str(job.failed_reason) for job in open_queue(scan_keys=True).page("failed")}
     assert reasons.keys() == {large, other}
     assert re.match(f"expected `data` of job {large} of queue q to be the object .* which is gone", reasons[large])
@@ -143,7 +143,7 @@ def test_an_object_that_cannot_be_read_now_fails_an_attempt_of_its_job_alone(ope
             path.write_bytes(content)
             raise
 
-    work_off(queue, mend, chunk_size=10)
+    end_all(queue, mend, chunk_size=10)
     (error,) = errors
     assert re.search("the object .*, which could not be read from `offloadTo`: IsADirectoryError", error)
     assert {job.id for job in queue.page("completed")} == {large, small}
@@ -152,7 +152,7 @@ def test_an_object_that_cannot_be_read_now_fails_an_attempt_of_its_job_alone(ope
 def test_all_ways_to_add_and_change_payloads_seal_them(open_queue: Open, client: Redis, tmp_path: Path) -> None:
     queue, kids = open_queue(), open_queue("kids")
     flow = queue.add_flow(FlowJob(LARGE, children=[FlowJob(SMALL, queue="kids"), FlowJob(LARGE, queue="kids")]))
-    work_off(kids, echo, chunk_size=10)
+    end_all(kids, echo, chunk_size=10)
     queue.job(flow.id)
 
     def parent(job: RunningJob) -> Any:
@@ -163,7 +163,7 @@ def test_all_ways_to_add_and_change_payloads_seal_them(open_queue: Open, client:
             return sorted(map(json.dumps, job.children_values().values()))
         return job.data
 
-    work_off(queue, parent, chunk_size=10)
+    end_all(queue, parent, chunk_size=10)
     done = queue.job(flow.id)
     assert done.returnvalue == sorted(json.dumps({"echo": one}) for one in (SMALL, LARGE))
     assert done.data == {**SMALL, "n": 2}
@@ -221,7 +221,7 @@ def test_clean_and_drain_look_at_the_jobs_of_one_call_at_a_time(
     assert stored(tmp_path) == []
     count = REMOVE_SIZE + 20
     queue.add_many([NewJob(LARGE) for _ in range(count)])
-    work_off(queue, lambda _: 1, chunk_size=10)
+    end_all(queue, lambda _: 1, chunk_size=10)
     assert len(queue.clean(limit=2)) == 2
     assert len(stored(tmp_path)) == count - 2
     assert len(queue.clean()) == count - 2
@@ -281,7 +281,7 @@ def test_the_result_of_a_removed_child_stays_for_its_parent(open_queue: Open, tm
     queue, kids = open_queue(), open_queue("kids")
     children = [FlowJob(SMALL, queue="kids", job_id=name) for name in ("removed", "cleaned")]
     parent = queue.add_flow(FlowJob(SMALL, children=[*children, FlowJob(SMALL, queue="open")]))
-    work_off(kids, lambda _: LARGE, chunk_size=10)
+    end_all(kids, lambda _: LARGE, chunk_size=10)
     kids.remove("removed")
     assert kids.clean() == ["cleaned"]
     kids.add(SMALL)
@@ -393,7 +393,7 @@ def test_the_stored_payload_of_another_job_is_refused(open_queue: Open) -> None:
         with pytest.raises(OptionError, match=refused):
             way()
     queue.remove(owner)
-    work_off(plain, follow_up, chunk_size=10)
+    end_all(plain, follow_up, chunk_size=10)
     (failed,) = plain.page("failed")
     assert re.search(refused, str(failed.failed_reason))
 

@@ -33,7 +33,7 @@ from spark_bull.spark.work.udf_runner import UdfRunner, udf_runner
 from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
 from tests.support.work_bench import each_dialect
-from tests.support.worker import OurWorker, work_off
+from tests.support.worker import OurWorker, end_all
 
 
 class MessageRaises(Exception):
@@ -145,7 +145,7 @@ def misbehave(queue: BullQueue, bad: Iterable[str], **worker: Any) -> None:
     """Processes these jobs, each before one that completes, in one chunk; each fails for its own reason."""
     names = [name for one in bad for name in (one, f"after {one}")]
     queue.add_many(NewJob({"name": name}) for name in names)
-    work_off(queue, chunk_size=len(names), **worker)
+    end_all(queue, chunk_size=len(names), **worker)
     failed = by_name(queue, "failed")
     assert failed.keys() == {*names[::2]}
     assert by_name(queue, "completed").keys() == {*names[1::2]}
@@ -191,7 +191,7 @@ def test_results_of_a_udf_are_stored_as_those_of_a_function(
     for runner, to in zip(runners, (queue, open_queue("r", protocol=queue.protocol)), strict=True):
         jobs = zip((0, 7, None), keeps, strict=True)
         ids = [to.add({"n": n}, remove_on_complete=keep) for n, keep in jobs]
-        work_off(to, runner=runner, chunk_size=3)
+        end_all(to, runner=runner, chunk_size=3)
         stored.append([client.hget(to.handle.keys.job(job_id), "returnvalue") for job_id in ids])
     assert stored[0] == stored[1]
     assert stored[0][0] == (b"" if queue.protocol == "bull-1" else b"0")
@@ -202,7 +202,7 @@ def test_timestamps_of_udfs_are_instants(queue: BullQueue, make: Callable[..., A
     processor = make(lambda at: at + timedelta(hours=1), TimestampType())
     runner = udf_runner(processor, StructType([StructField("at", TimestampType())]), timeout_ms=0)
     queue.add_many(NewJob({"at": at}) for at in ("2025-01-01T12:00:00Z", "2025-01-01T12:00:00.5+05:30"))
-    work_off(queue, runner=runner, chunk_size=2)
+    end_all(queue, runner=runner, chunk_size=2)
     values = {job.returnvalue for job in queue.page("completed")}
     assert values == {"2025-01-01T13:00:00.000Z", "2025-01-01T07:30:00.500Z"}
 
@@ -223,7 +223,7 @@ def test_a_backoff_strategy_that_fails_ends_the_attempts_of_its_job(
         raise ValueError("bad")
 
     queue.add({"name": "one"}, attempts=3, backoff={"type": "mine", "delay": 1})
-    work_off(queue, processor, policy=OutcomePolicy(strategy=strategy))
+    end_all(queue, processor, policy=OutcomePolicy(strategy=strategy))
     failed = by_name(queue, "failed")["one"]
     assert (failed.attempts_made, re.search(reason, failed.failed_reason) is not None) == (1, True), failed
 
@@ -236,7 +236,7 @@ def test_jobs_are_retried_by_the_rule_for_the_class_of_their_error(queue: BullQu
         )
 
     queue.add_many(NewJob({"name": name}, attempts=2) for name in ("away", "wrong", "other"))
-    work_off(queue, processor, policy=OutcomePolicy(retry={"ConnectionError": 3, "ValueError": 0}))
+    end_all(queue, processor, policy=OutcomePolicy(retry={"ConnectionError": 3, "ValueError": 0}))
     assert {name: job.attempts_made for name, job in by_name(queue, "failed").items()} == {
         "away": 3,
         "wrong": 1,
@@ -253,7 +253,7 @@ def test_jobs_are_retried_by_the_rule_for_the_class_of_their_error(queue: BullQu
 )
 def test_large_return_values_are_settled_in_parts(queue: BullQueue, runner: Runner) -> None:
     queue.add_many(NewJob({"name": str(n)}) for n in range(8))
-    work_off(queue, runner=runner, chunk_size=8)
+    end_all(queue, runner=runner, chunk_size=8)
     assert len(by_name(queue, "completed")) == 8
 
 
@@ -284,7 +284,7 @@ def test_a_job_that_its_processor_returns_is_the_next_one_and_has_lost_no_attemp
             raise ReturnedError
 
     ids = queue.add_many(NewJob({"name": str(n)}, attempts=2) for n in range(3)).ids
-    work_off(queue, processor, chunk_size=1)
+    end_all(queue, processor, chunk_size=1)
     assert ran == [job_id for job_id in ids for _ in range(3)]
     jobs = queue.page("completed")
     assert not any(job.stacktrace for job in jobs)

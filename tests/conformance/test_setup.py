@@ -14,7 +14,7 @@ import pytest
 from spark_bull import BullQueue, NewJob
 from spark_bull.core.errors import WorkerFailed
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.worker import OurWorker, work_off
+from tests.support.worker import OurWorker, end_all
 
 #: One job at a time in the main thread, and coroutines.
 each_way = pytest.mark.parametrize("way", ["one by one", "coroutines"])
@@ -107,7 +107,7 @@ def test_all_jobs_of_a_slot_share_a_state_that_is_closed_when_the_slot_ends(
 ) -> None:
     recorded = Recorded()
     ids = queue.add_many(NewJob({}) for _ in range(6)).ids
-    work_off(queue, **settings(way, getattr(recorded, kind)))
+    end_all(queue, **settings(way, getattr(recorded, kind)))
     (pool,) = recorded.made
     assert sorted(pool.users) == sorted(ids)
     assert pool.steps == ["opened", "closed"]
@@ -132,7 +132,7 @@ def test_a_setup_of_coroutine_functions_runs_in_their_event_loop_and_closes_in_t
 
     for made, function in ((setup, use_nothing), (plain, processor)):
         queue.add({})
-        work_off(queue, function, setup=made, concurrency=2)
+        end_all(queue, function, setup=made, concurrency=2)
         assert len(seen) == 2
         assert seen[0] is seen[1]
         seen.clear()
@@ -159,7 +159,7 @@ def test_an_asynchronous_setup_may_have_a_task_group_and_a_timeout(
             task.cancel()
 
     queue.add({})
-    work_off(queue, use_nothing, setup=setup, concurrency=2)
+    end_all(queue, use_nothing, setup=setup, concurrency=2)
     assert steps == ["begun", "ended"]
     assert "closing what `setup` returned failed" not in caplog.text
 
@@ -217,6 +217,6 @@ def test_an_error_while_the_state_is_closed_is_logged(
             raise OSError("gone")
 
     queue.add({})
-    work_off(queue, **settings(way, Broken))
+    end_all(queue, **settings(way, Broken))
     assert queue.counts()["completed"] == 1
     assert "closing what `setup` returned failed (OSError: gone)" in caplog.text

@@ -37,7 +37,7 @@ from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.jobs import HOUR
 from tests.support.metrics import MetricRecorder
 from tests.support.wait import wait_until
-from tests.support.worker import OurWorker, settled, work_off
+from tests.support.worker import OurWorker, end_all, settled
 
 Open = Callable[..., BullQueue]
 
@@ -355,7 +355,7 @@ UDF = UdfRunner(doubles, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.in
 
 def batches_of(queue: BullQueue, recorder: Recorder) -> list[ReadableSpan]:
     """Processes the jobs of a queue with the UDF; returns the spans of its batches."""
-    work_off(queue, runner=UDF, chunk_size=100, tracer=recorder.tracer, worker="w")
+    end_all(queue, runner=UDF, chunk_size=100, tracer=recorder.tracer, worker="w")
     return recorder.processed
 
 
@@ -395,7 +395,7 @@ def test_a_chunk_that_is_divided_by_name_has_a_span_for_each_batch_and_each_atte
 ) -> None:
     queue.add_many(NewJob({"n": n}, name=name) for n, name in enumerate(("a", "other", "b", "other", "a")))
     named = NamedRunner(FunctionRunner({"*": lambda job: None}), {"a": UDF, "b": UDF})
-    work_off(queue, runner=named, chunk_size=100, tracer=recorder.tracer, worker="w")
+    end_all(queue, runner=named, chunk_size=100, tracer=recorder.tracer, worker="w")
     found = [bullmq_attributes(span) for span in recorder.processed]
     assert sorted(str(one.get("job.bulk.count") or one["job.name"]) for one in found) == ["3", "other", "other"]
 

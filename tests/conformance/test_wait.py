@@ -17,7 +17,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.events import waiting
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, each_dialect, only_bullmq
-from tests.support.worker import OurWorker, work_off
+from tests.support.worker import OurWorker, end_all
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_the_end_of_a_job_that_was_removed_when_it_ended_is_found_in_its_event(b
     queue = bench.queue
     done = queue.add(job("return:[2]"), remove_on_complete=True)
     failed = queue.add(job("fail"), remove_on_fail=True)
-    work_off(queue)
+    end_all(queue)
     assert bench.counts() == {}
     assert queue.wait(done, 0) == [2]
     with pytest.raises(JobFailed, match="scripted failure 1"):

@@ -16,7 +16,7 @@ from spark_bull import BullQueue, NewJob
 from tests.support.metrics import MetricRecorder, in_order
 from tests.support.node import Event, NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
-from tests.support.worker import OurWorker
+from tests.support.worker import OurWorker, end_all
 
 StartNode = Callable[..., NodePeer]
 
@@ -61,8 +61,7 @@ def test_we_process_a_job_in_the_trace_in_which_node_added_it(
 ) -> None:
     theirs.call("add", queue="q", jobs=[{"name": "send", "data": {}, "opts": {}}])
     tracer = queue._spans._tracer
-    with OurWorker(queue.handle, lambda job: None, tracer=tracer, worker="w"):
-        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
+    end_all(queue, lambda job: None, tracer=tracer, worker="w")
     add, process = their_span(theirs, "add q.send"), our_span(exporter, "process q")
     assert (f"{process.parent.trace_id:032x}", f"{process.parent.span_id:016x}") == (add["traceId"], add["spanId"])
 
@@ -97,8 +96,7 @@ def test_spans_have_the_names_kinds_and_attributes_of_node(
     queue.add({}, name="send")
     queue.add_many([NewJob({}, name="bulk")])
     tracer = queue._spans._tracer
-    with OurWorker(queue.handle, lambda job: None, tracer=tracer, worker="w"):
-        wait_until(lambda: queue.counts()["completed"] == 4, "our jobs")
+    end_all(queue, lambda job: None, tracer=tracer, worker="w")
     for name, left_out in (
         ("add q.send", set()),
         # The names of all jobs: there is no limit for a bulk of ours.

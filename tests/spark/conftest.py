@@ -20,6 +20,7 @@ from spark_bull.spark.platform.requirements import start_query
 from tests.support.fork_server import VARIABLE
 from tests.support.spark_submit import CONF_ARGUMENTS
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import settled
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -105,12 +106,7 @@ def refusal(bull: Bull, frame: DataFrame, queue: str | None = "q", **options: ob
 
 def work_off(queue: BullQueue) -> dict[str, int]:
     """Waits until all jobs are completed or failed; returns the counts by state."""
-
-    def ended() -> bool:
-        counts = queue.counts()
-        return sum(counts.values()) == counts["completed"] + counts["failed"]
-
-    wait_until(ended, "all jobs to end")
+    wait_until(lambda: settled(queue), "all jobs to end")
     return {state: count for state, count in queue.counts().items() if count}
 
 

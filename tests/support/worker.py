@@ -143,7 +143,7 @@ def settled(queue: BullQueue, *but: str) -> bool:
     return not any(count for state, count in queue.counts().items() if state not in ("completed", "failed", *but))
 
 
-def work_off(queue: BullQueue, processor: JobFunction | Mapping[str, JobFunction] = behave, **settings: Any) -> None:
+def end_all(queue: BullQueue, processor: JobFunction | Mapping[str, JobFunction] = behave, **settings: Any) -> None:
     """Processes a queue until all of its jobs have ended. settings: see `OurWorker`."""
     with OurWorker(queue.handle, processor, **settings):
         wait_until(lambda: settled(queue), "all jobs to end")
