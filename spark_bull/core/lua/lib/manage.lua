@@ -61,11 +61,12 @@ local function with_origin(arg, id, opts, reason, attempts_made)
 end
 
 -- Adds the job of a change to the queue `change.to` as a new one with the same name, payload, options and terms; its own
--- keys stay. A job that has expired may start there. One that has failed takes along why.
-local function move_job(key, arg, change, now)
+-- keys stay. A job that has expired may start there. One whose last attempt has failed takes along why; a completed one
+-- may have failed before.
+local function move_job(key, arg, change, now, is_completed)
   local fields = call('HMGET', change.key, 'name', 'data', 'opts', 'priority', 'attempts', 'expireAt', 'stc',
     'stalledCounter', 'failedReason', 'atm', 'attemptsMade')
-  local text, expires, reason = fields[3] or '{}', finite_number(fields[6]), fields[9]
+  local text, expires, reason = fields[3] or '{}', finite_number(fields[6]), not is_completed and fields[9]
   local opts = options_of(text)
   local chunk = {
     n = 1,

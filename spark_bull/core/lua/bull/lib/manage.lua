@@ -151,11 +151,12 @@ local function manage_actions(key, arg, now)
   actions.fail, actions.complete = finish, finish
 
   function actions.move(change, share)
+    local is_completed = finished_state.has(key.completed, change.id)
     local refused = not takes_place(change, share, change.to_base .. 'wait') and 'open' or leave_state(change, share)
     if refused then
       return refused
     end
-    move_job(key, arg, change, now)
+    move_job(key, arg, change, now, is_completed)
     remove_jobs(key, arg, {change.id})
     return 'done'
   end

@@ -159,7 +159,7 @@ local function manage_actions(key, arg, now)
     if not state then
       return 'open'
     end
-    move_job(key, arg, change, now)
+    move_job(key, arg, change, now, state == 'completed')
     free_deduplication(arg.base, change.id, call('HGET', change.key, 'deid'))
     unlink_job(change.key)
     call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'removed', 'jobId', change.id,
