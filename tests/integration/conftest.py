@@ -35,6 +35,12 @@ class Run:
 
 
 @pytest.fixture
+def place(redis_url: str, prefix: str) -> dict[str, Any]:
+    """The options by which services, pages and queries reach the queues of the test."""
+    return {"url": redis_url, "prefix": prefix}
+
+
+@pytest.fixture
 def run(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Run:
     return Run(capsys, redis_url, prefix)
 
@@ -51,7 +57,7 @@ def bench(queue: BullQueue, client: Redis) -> WorkBench:
 
 
 @pytest.fixture
-def web(redis_url: str, prefix: str) -> Iterator[Web]:
+def web(place: dict[str, Any]) -> Iterator[Web]:
     """The server of the page, with the Redis and the prefix of the test."""
-    with serving(url=redis_url, prefix=prefix) as web:
+    with serving(**place) as web:
         yield web

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull import BullQueue, NewJob, OptionError, SparkBullError
+from spark_bull import BullQueue, OptionError, SparkBullError
 from spark_bull.spark.collect.events import event_reader
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.platform.datasource import LimitedReader
@@ -36,10 +36,9 @@ DAMAGED: list[Any] = [{}, [], "", {"queues": {}, "claimed": 0}]
 
 
 @pytest.fixture
-def options(redis_url: str, prefix: str) -> dict[str, str]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many([NewJob({})])
-    return {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq"}
+def options(open_queue: Callable[..., BullQueue], place: dict[str, str]) -> dict[str, str]:
+    open_queue("q", "bullmq").add({})
+    return {**place, "queue": "q", "protocol": "bullmq"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.core.queue.monitor.activity import Look, look_at, throughput_of
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.commands import all_commands
+from tests.integration.conftest import Run
 from tests.support.commands import RunningCommand, running_command
 from tests.support.network import UNUSED_PORT
 from tests.support.wait import wait_until
@@ -28,22 +28,22 @@ Shell = Callable[[str, str], list[str]]
 
 
 @pytest.fixture
-def in_shell(tmp_path: Path, redis_url: str, prefix: str) -> Shell:
+def in_shell(tmp_path: Path, run: Run) -> Shell:
     """Runs a program in a shell; returns the printed lines. $SCRIPT is the file with the script of the shell."""
     command = tmp_path / "spark-bull"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m spark_bull.ops.cli --prefix "{prefix}" "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m spark_bull.ops.cli {" ".join(run.common)} "$@"\n')
     command.chmod(0o755)
 
-    def run(shell: str, program: str) -> list[str]:
+    def run_in_shell(shell: str, program: str) -> list[str]:
         script = tmp_path / f"script.{shell}"
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_BULL_URL": redis_url, "SCRIPT": str(script)}
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "SCRIPT": str(script)}
         environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
         with script.open("w") as file:
             subprocess.run([command, "completion", shell], stdout=file, env=environment, check=True)
         done = subprocess.run([shell, "-c", program], env=environment, capture_output=True, text=True, check=False)
         return done.stdout.splitlines()
 
-    return run
+    return run_in_shell
 
 
 def in_bash(in_shell: Shell, *words: str) -> list[str]:
@@ -68,10 +68,10 @@ def test_bash_completes_commands_options_and_values(in_shell: Shell) -> None:
 
 
 def test_bash_completes_names_of_queues_and_runs_none(
-    in_shell: Shell, redis_url: str, prefix: str, tmp_path: Path
+    in_shell: Shell, open_queue: Callable[..., BullQueue], tmp_path: Path
 ) -> None:
     for name in ("mail", "maps", "orders", f"x$(touch {tmp_path}/ran)"):
-        BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq").add({})
+        open_queue(name, "bullmq").add({})
     assert in_bash(in_shell, "counts", "ma") == ["mail", "maps"]
     assert in_bash(in_shell, "obliterate", "o") == ["orders"]
     in_bash(in_shell, "counts", "x")
@@ -108,11 +108,6 @@ def queue(queue: BullQueue) -> BullQueue:
     return queue
 
 
-@pytest.fixture
-def common(redis_url: str, prefix: str) -> tuple[str, ...]:
-    return ("--url", redis_url, "--prefix", prefix)
-
-
 def documents(command: RunningCommand) -> list[dict[str, object]]:
     return [json.loads(line) for line in command.lines]
 
@@ -120,8 +115,8 @@ def documents(command: RunningCommand) -> list[dict[str, object]]:
 # counts --watch
 
 
-def test_a_pipe_gets_a_json_document_per_queue_and_interval(queue: BullQueue, common: tuple[str, ...]) -> None:
-    with running_command(*common, "counts", "m*", *OFTEN, "--json") as command:
+def test_a_pipe_gets_a_json_document_per_queue_and_interval(queue: BullQueue, run: Run) -> None:
+    with running_command(*run.common, "counts", "m*", *OFTEN, "--json") as command:
         first = wait_until(lambda: documents(command), "the first document")[0]
         assert (first["queue"], first["in_per_s"], first["out_per_s"], first["changes"]) == ("mail", None, None, {})
         assert first["counts"] == queue.counts()
@@ -137,9 +132,9 @@ def test_a_pipe_gets_a_json_document_per_queue_and_interval(queue: BullQueue, co
         assert "\x1b" not in command.text
 
 
-def test_a_pipe_gets_a_line_per_queue_and_interval(queue: BullQueue, common: tuple[str, ...]) -> None:
+def test_a_pipe_gets_a_line_per_queue_and_interval(queue: BullQueue, run: Run) -> None:
     queue.pause()
-    with running_command(*common, "counts", "mail", *OFTEN) as command:
+    with running_command(*run.common, "counts", "mail", *OFTEN) as command:
         wait_until(lambda: len(command.lines) > 1, "two lines")
         assert command.lines[0].endswith("  mail  wait 1") or command.lines[0].endswith("  mail  paused 1")
         assert command.lines[1].split("Z  ")[1].startswith("mail  in 0.0/s  out 0.0/s  ")
@@ -157,8 +152,8 @@ def test_a_command_that_waits_for_redis_ends_with_sigterm() -> None:
         assert "Traceback" not in command.text
 
 
-def test_a_terminal_gets_a_table_that_is_updated(queue: BullQueue, common: tuple[str, ...]) -> None:
-    with running_command(*common, "counts", "mail", *OFTEN, terminal=True) as command:
+def test_a_terminal_gets_a_table_that_is_updated(queue: BullQueue, run: Run) -> None:
+    with running_command(*run.common, "counts", "mail", *OFTEN, terminal=True) as command:
         wait_until(lambda: "mail" in command.text, "the table")
         queue.add({}, delay=60_000)
         wait_until(lambda: "1 (+1)" in command.text, "the job to be counted")
@@ -184,8 +179,8 @@ def test_counts_go_on_after_an_outage_of_redis(own_redis: Callable[..., Embedded
 
 
 @pytest.mark.parametrize("protocol", ["bull-1", "bullmq"])
-def test_jobs_that_enter_and_leave_are_counted(redis_url: str, prefix: str, protocol: str) -> None:
-    queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol)
+def test_jobs_that_enter_and_leave_are_counted(open_queue: Callable[..., BullQueue], protocol: str) -> None:
+    queue = open_queue("mail", protocol)
     before = look_at(queue.handle)
     queue.add_many(NewJob({}, delay=delay) for delay in (0, 0, 60_000))
     after_add = look_at(queue.handle)
@@ -205,12 +200,12 @@ def test_jobs_that_enter_and_leave_are_counted(redis_url: str, prefix: str, prot
 
 
 @pytest.mark.parametrize("protocol", ["bull-1", "bullmq"])
-def test_events_are_printed(redis_url: str, prefix: str, protocol: str, client: Redis) -> None:
+def test_events_are_printed(open_queue: Callable[..., BullQueue], run: Run, prefix: str, protocol: str) -> None:
     # The channels of Bull 1 have no prefix.
     name = f"q-{prefix.strip('{}')}"
-    queue = BullQueue(name, url=redis_url, prefix=prefix, protocol=protocol)
+    queue = open_queue(name, protocol)
     queue.add({})
-    command_line = ("--url", redis_url, "--prefix", prefix, "tail", name, "--event", "completed,failed")
+    command_line = (*run.common, "tail", name, "--event", "completed,failed")
     with running_command(*command_line, "--json") as as_json, running_command(*command_line) as as_lines:
 
         def both() -> bool:
@@ -230,29 +225,27 @@ def test_events_are_printed(redis_url: str, prefix: str, protocol: str, client: 
         assert as_lines.interrupt(signal.SIGTERM) == 0
 
 
-def test_kept_events_are_printed_from_an_id_on(queue: BullQueue, common: tuple[str, ...]) -> None:
+def test_kept_events_are_printed_from_an_id_on(queue: BullQueue, run: Run) -> None:
     queue.add({}, delay=60_000, job_id="later")
-    with running_command(*common, "tail", "mail", "--from", "0", "--json") as command:
+    with running_command(*run.common, "tail", "mail", "--from", "0", "--json") as command:
         wait_until(lambda: [row for row in documents(command) if row["event"] == "delayed"], "the events")
         events = documents(command)
         assert [(row["event"], row["job_id"]) for row in events][:2] == [("added", "1"), ("waiting", "1")]
-    with running_command(*common, "tail", "m*", "--from", str(events[0]["id"])) as command:
+    with running_command(*run.common, "tail", "m*", "--from", str(events[0]["id"])) as command:
         wait_until(lambda: len(command.lines) > 2, "the events")
         assert "  mail  waiting  1" in command.lines[0]
         (delayed,) = [line for line in command.lines if "  mail  delayed  later" in line]
         assert "runs in " in delayed
 
 
-def test_an_event_is_one_line_without_control_characters_and_unpaired_surrogates(
-    queue: BullQueue, common: tuple[str, ...]
-) -> None:
+def test_an_event_is_one_line_without_control_characters_and_unpaired_surrogates(queue: BullQueue, run: Run) -> None:
     for field in (("failedReason", "a\nb\x1b[31m"), ("returnvalue", '"\\ud800"')):
         queue.handle.connection.call("XADD", queue.handle.keys["events"], "*", "event", "failed", "jobId", "7", *field)
     for options, reason, value in (
         ((), "  mail  failed  7  failedReason a\\nb\\x1b[31m", "returnvalue \\ud800"),
         (("--json",), '\\u001b[31m", "fields": {}}', '"\\ud800", "fields": {}}'),
     ):
-        with running_command(*common, "tail", "mail", "--from", "0", "--event", "failed", *options) as command:
+        with running_command(*run.common, "tail", "mail", "--from", "0", "--event", "failed", *options) as command:
             wait_until(lambda command=command: len(command.lines) > 1, "the events")
             assert command.lines[0].endswith(reason)
             assert command.lines[1].endswith(value)

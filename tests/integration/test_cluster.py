@@ -27,6 +27,7 @@ from spark_bull.core.store.round_trips import RoundTrips, run_together
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.status import PROBLEMS
 from spark_bull.ops.prometheus.collect import Export, collect
+from tests.integration.conftest import Run
 from tests.support.redis_servers import RedisCluster, is_cluster_ready, rules
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -51,6 +52,11 @@ def queues(cluster: RedisCluster, prefix: str) -> list[BullQueue]:
     return [BullQueue(name, url=urls[n % 3], prefix=prefix, protocol="bullmq") for n, name in enumerate(NAMES)]
 
 
+@pytest.fixture
+def run(cluster: RedisCluster, prefix: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(capsys, cluster.url, prefix)
+
+
 def test_an_announced_address_that_is_not_known_here_is_named_at_once_and_can_be_mapped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -58,18 +64,14 @@ def test_an_announced_address_that_is_not_known_here_is_named_at_once_and_can_be
     with RedisCluster(1, config={"cluster-announce-ip": "node-1.invalid"}) as cluster:
         port = cluster.primaries[0].port
         options = {"prefix": "{p}", "url": cluster.url, "retry_ms": DAY_MS}
+        mapping = f"to which `addressMap` maps node-1.invalid:{port}"
         for mapped, named in (
             ({}, f"node-1.invalid:{port}"),
-            (
-                {"node-1.invalid": "far.invalid"},
-                f"far.invalid:{port}, to which `addressMap` maps node-1.invalid:{port}",
-            ),
-            ({"node-1.invalid:1": "127.0.0.1", "NODE-1.invalid": "far.invalid:5"}, "far.invalid:5, to which"),
+            ({"node-1.invalid": "far.invalid"}, f"far.invalid:{port}, {mapping}"),
+            ({"node-1.invalid:1": "127.0.0.1", "NODE-1.invalid": "far.invalid:5"}, f"far.invalid:5, {mapping}"),
         ):
-            message = (
-                f"expected a server at {re.escape(named)}.* was announced at {cluster.url}, .* host is unknown here"
-            )
-            with pytest.raises(ConnectionLost, match=message):
+            why = f"was announced at {cluster.url}, .* host is unknown here"
+            with pytest.raises(ConnectionLost, match=f"expected a server at {re.escape(named)}.* {why}"):
                 BullQueue("q", **options, address_map=mapped)
         with pytest.raises(ConnectionLost, match=r"127.0.0.1:1, to which .* got none: .* map it with the option"):
             BullQueue("q", **options | {"retry_ms": 0}, address_map="node-1.invalid=127.0.0.1:1")
@@ -103,7 +105,7 @@ def test_each_node_leads_to_all_queues(cluster: RedisCluster, queues: list[BullQ
 
 
 def test_what_has_no_key_is_asked_of_all_nodes(
-    cluster: RedisCluster, queues: list[BullQueue], prefix: str, capsys: pytest.CaptureFixture[str]
+    cluster: RedisCluster, queues: list[BullQueue], prefix: str, run: Run
 ) -> None:
     for queue in queues:
         queue.add({})
@@ -117,19 +119,14 @@ def test_what_has_no_key_is_asked_of_all_nodes(
     options = parse_options({"url": cluster.url, "prefix": prefix}, QueueOptions)
     samples = collect(Export(options, ("*",), sample=0, window_ms=60_000, names=0))
     assert {dict(sample.labels).get("queue") for sample in samples} >= set(NAMES)
-    assert main(["--url", cluster.url, "--prefix", prefix, "counts", "*"]) == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in NAMES)
+    assert [row["queue"] for row in run.data("counts", "*")] == NAMES
 
 
-def test_the_doctor_examines_each_node(
-    cluster: RedisCluster, queues: list[BullQueue], prefix: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_doctor_examines_each_node(cluster: RedisCluster, queues: list[BullQueue], run: Run) -> None:
     for queue in queues:
         queue.add({})
         queue.add({}, delay=DAY_MS)
-    main(["--url", cluster.url, "--prefix", prefix, "doctor"])
-    shown = capsys.readouterr().out
+    shown = run("doctor", code=PROBLEMS)
     for server in cluster.primaries:
         node = rf"redis://127\.0\.0\.1:{server.port}(/0)?"
         assert re.search(rf"version: {node}: (Redis|Valkey) [\d.]+ at {node}", shown)
@@ -161,18 +158,15 @@ def test_a_worker_and_a_promoter_serve_queues_on_all_nodes(
         worker.control.unblock()
 
 
-def test_a_move_to_another_slot_is_refused(queues: list[BullQueue]) -> None:
+def test_a_move_to_another_slot_and_a_queue_without_a_hash_tag_are_refused(queues: list[BullQueue]) -> None:
     first, *others = queues
     other = next(one for one in others if key_slot(one.name.encode()) != key_slot(first.name.encode()))
     first.add({}, job_id="a")
     with pytest.raises(OptionError, match=r"to have the hash tag {q0} of queue {q0}, as one script writes to both"):
         first.move("a", other.name)
     assert (first.counts()["wait"], other.counts()["wait"]) == (1, 0)
-
-
-def test_a_queue_without_a_hash_tag_is_refused(cluster: RedisCluster) -> None:
     with pytest.raises(OptionError, match=r"must share a hash tag: expected one in `prefix` or `queue`"):
-        connection(cluster.url).check("bull", ["mail"], write=True)
+        first.handle.connection.check("bull", ["mail"], write=True)
 
 
 def test_a_slot_that_is_migrated_is_waited_for_and_then_followed(
@@ -184,31 +178,32 @@ def test_a_slot_that_is_migrated_is_waited_for_and_then_followed(
     new = next(server for server in cluster.primaries if server is not old)
     slot = key_slot(b"{moved}")
     with Redis.from_url(old.url) as source, Redis.from_url(new.url) as target:
+
+        def migrate(*keys: bytes) -> None:
+            source.execute_command("MIGRATE", "127.0.0.1", new.port, "", 0, 60_000, "KEYS", *keys)
+
         ids = [client.execute_command("CLUSTER", "MYID").decode() for client in (source, target)]
         target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
         source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
         keys = source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10_000)
         job = next(key for key in keys if key.endswith(b":7"))
-        source.execute_command("MIGRATE", "127.0.0.1", new.port, "", 0, 60_000, "KEYS", job)
+        migrate(job)
         # Some keys of the queue are on either node: no script may run on one of them.
         impatient = replace(queue.handle, connection=queue.handle.connection.having(retry_ms=100))
-        with pytest.raises(
-            # Redis 6.2 and later versions say something else of it.
-            RedisUnavailable,
-            match=rf"is migrating the slot of the queue \((slot {slot} to 127\.0\.0\.1:{new.port}|Multiple keys)",
-        ):
+        # Redis 6.2 and later versions say something else of it.
+        why = rf"\((slot {slot} to 127\.0\.0\.1:{new.port}|Multiple keys)"
+        with pytest.raises(RedisUnavailable, match=f"is migrating the slot of the queue {why}"):
             remove(impatient, "7")
         assert target.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10) == [job]
-        done: list[object] = []
-        with OurWorker(queue.handle, lambda one: done.append(one.data), chunk_size=4):
-            rest = [key for key in keys if key != job]
-            source.execute_command("MIGRATE", "127.0.0.1", new.port, "", 0, 60_000, "KEYS", *rest)
+        done: list[int] = []
+        with OurWorker(queue.handle, lambda one: done.append(one.data["n"]), chunk_size=4):
+            migrate(*(key for key in keys if key != job))
             for left in source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10_000):
-                source.execute_command("MIGRATE", "127.0.0.1", new.port, "", 0, 60_000, "KEYS", left)
+                migrate(left)
             for client in (target, source):
                 client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[1])
             wait_until(lambda: queue.counts()["completed"] == 20, "the jobs to be processed on the new node")
-        assert sorted(str(one) for one in done) == sorted(str({"n": n}) for n in range(20))
+        assert sorted(done) == [*range(20)]
     assert cluster.home(f"{prefix}:{{moved}}:") is new
 
 
@@ -281,17 +276,12 @@ def test_the_doctor_names_the_node_on_which_a_right_is_missing(
             client.execute_command("ACL", "SETUSER", "few", "reset", "on", ">x", *allowed)
     with Redis.from_url(lacking.url) as client:
         client.execute_command("ACL", "SETUSER", "few", "-lpush", "-zadd")
-    url = cluster.url.replace("redis://", "redis://few:x@")
-    command = ["--url", url, "--prefix", "{bull}", "doctor", "--rights", "dispatch"]
-    main(command)
-    shown = capsys.readouterr().out
+    run = Run(capsys, cluster.url.replace("redis://", "redis://few:x@"), "{bull}")
+    shown = run("doctor", "--rights", "dispatch", code=PROBLEMS)
     where = "redis://127.0.0.1:{}/0"
     assert f"rights: {where.format(lacking.port)}: the user lacks 2 commands for dispatch: +lpush, +zadd" in shown
     for server in cluster.primaries[:2]:
         assert f"rights: {where.format(server.port)}: the user has the rights for dispatch" in shown
     with Redis.from_url(cluster.url) as client:
         client.execute_command("ACL", "SETUSER", "few", "-cluster")
-    assert main([*command, "--json"]) == PROBLEMS
-    shown = capsys.readouterr().out
-    assert "cluster" in shown
-    assert "ACL SETUSER few '+cluster|slots'" in shown
+    assert "ACL SETUSER few '+cluster|slots'" in str(run.data("doctor", "--rights", "dispatch", code=PROBLEMS))

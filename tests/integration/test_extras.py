@@ -118,36 +118,32 @@ def _without_compiler(scripts: Path, tools: Path) -> Mapping[str, str]:
     return {**kept, "PATH": f"{scripts}:{tools}"}
 
 
-@pytest.mark.parametrize("extra", PROGRAMS, ids=lambda extra: extra or "none")
+@pytest.mark.parametrize(
+    ("extra", "version"),
+    [*((extra, None) for extra in PROGRAMS), ("local", "3.10"), ("local", "3.13")],
+    ids=lambda value: value or "none",
+)
 def test_an_extra_has_what_it_promises(
-    install: Callable[[str, str], Run], redis_url: str, prefix: str, tmp_path: Path, extra: str
+    install: Callable[[str, str], Run], place: dict[str, str], tmp_path: Path, extra: str, version: str | None
 ) -> None:
-    run = install(sys.executable, extra)
+    """Also the server with the oldest and the newest Python."""
+    try:
+        run = install(find_python(version) if version else sys.executable, extra)
+    except NotRun as missing:
+        pytest.skip(str(missing))
     (tmp_path / "objects").mkdir()
-    run("python", "-c", _BEGIN, redis_url, prefix, str(tmp_path / "objects"), PROGRAMS[extra])
+    run("python", "-c", _BEGIN, *place.values(), str(tmp_path / "objects"), PROGRAMS[extra])
 
 
 def test_the_command_says_what_needs_spark(
     install: Callable[[str, str], Run], redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     run = install(sys.executable, "")
-    place = ("--url", redis_url, "--prefix", prefix)
-    run("spark-bull", *place, "add", "mail", "{}")
-    assert "wait" in run("spark-bull", *place, "counts", "mail")
-    assert "no Spark here" in run("spark-bull", *place, "doctor", status=PROBLEMS)
+    command = ("spark-bull", "--url", redis_url, "--prefix", prefix)
+    run(*command, "add", "mail", "{}")
+    assert "wait" in run(*command, "counts", "mail")
+    assert "no Spark here" in run(*command, "doctor", status=PROBLEMS)
     (tmp_path / "rows.json").write_text('{"n": 1}\n')
-    said = run("spark-bull", *place, "dispatch", "--input", "rows.json", "--format", "json", "--queue", "q", status=1)
+    said = run(*command, "dispatch", "--input", "rows.json", "--format", "json", "--queue", "q", status=1)
     assert "spark-bull dispatch: expected the packages of the extra `spark`, found no pyspark" in said
     assert "Traceback" not in said
-
-
-@pytest.mark.parametrize("version", ["3.10", "3.13"])
-def test_a_server_is_installed_with_the_oldest_and_the_newest_python(
-    install: Callable[[str, str], Run], redis_url: str, prefix: str, tmp_path: Path, version: str
-) -> None:
-    try:
-        python = find_python(version)
-    except NotRun as missing:
-        pytest.skip(str(missing))
-    run = install(python, "local")
-    run("python", "-c", _BEGIN, redis_url, prefix, str(tmp_path), PROGRAMS["local"])

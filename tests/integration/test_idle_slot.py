@@ -10,6 +10,7 @@ from redis import Redis
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.run.slot.slot_report import Failures, SlotReport, SlotStats
 from tests.support.wait import wait_until
+from tests.support.work_bench import each_dialect
 from tests.support.worker import OurWorker
 
 HOURS_S = 10_000.0
@@ -20,22 +21,19 @@ def _only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_bull.run.slot.slot_queue.IDLE_S", HOURS_S)
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
-def test_an_idle_slot_starts_a_job_and_stops_on_signals(
-    redis_url: str, client: Redis, prefix: str, protocol: str
-) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
-        with OurWorker(queue.handle, lambda job: job.data) as worker:
-            for count in (1, 2):
-                wait_until(lambda: is_blocked(client, *worker.loop.clients), "the slot to wait")
-                queue.add({"n": count})
-                wait_until(lambda count=count: queue.counts()["completed"] == count, "the job")
+@each_dialect
+def test_an_idle_slot_starts_a_job_and_stops_on_signals(queue: BullQueue, client: Redis) -> None:
+    with OurWorker(queue.handle, lambda job: job.data) as worker:
+        for count in (1, 2):
             wait_until(lambda: is_blocked(client, *worker.loop.clients), "the slot to wait")
-        assert worker.stats.completed == 2
+            queue.add({"n": count})
+            wait_until(lambda count=count: queue.counts()["completed"] == count, "the job")
+        wait_until(lambda: is_blocked(client, *worker.loop.clients), "the slot to wait")
+    assert worker.stats.completed == 2
 
 
-def test_an_idle_slot_wakes_when_the_next_job_is_due(redis_url: str, client: Redis, prefix: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue, OurWorker(queue.handle) as worker:
+def test_an_idle_slot_wakes_when_the_next_job_is_due(queue: BullQueue, client: Redis) -> None:
+    with OurWorker(queue.handle) as worker:
         wait_until(lambda: is_blocked(client, *worker.loop.clients), "the slot to wait")
         queue.add({}, delay=700)
         wait_until(lambda: queue.counts()["completed"] == 1, "the job")

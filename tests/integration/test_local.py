@@ -64,16 +64,13 @@ def test_stop_ends_the_process_and_its_watchdog_removes_the_folder_and_may_be_re
     assert watchdog.returncode == 0
 
 
-def test_restart_keeps_the_port_and_deletes_the_data() -> None:
+def test_restart_keeps_the_port_and_deletes_the_data_unless_the_config_persists_it() -> None:
     with EmbeddedRedis() as server, client_of(server) as client:
         client.set("seen", 1)
         url, pid = server.url, server.pid
         server.restart()
         assert (server.url, server.pid != pid) == (url, True)
         assert client.get("seen") is None
-
-
-def test_data_survives_a_crash_if_the_config_persists_it() -> None:
     with EmbeddedRedis({"appendonly": "yes", "appendfsync": "always"}) as server, client_of(server) as client:
         client.set("seen", 1)
         server.kill()
@@ -110,35 +107,23 @@ def test_another_executable_can_be_used(tmp_path: Path) -> None:
     assert mark.exists()
 
 
-def without_packages(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    """As without the extra `local`, with one folder on PATH."""
-    monkeypatch.setattr("spark_bull.core.embedded.find_spec", lambda name: None)
-    monkeypatch.setenv("PATH", str(path))
-
-
 @pytest.mark.parametrize("name", ["redis-server", "valkey-server"])
-def test_without_a_package_a_server_of_the_system_runs(
+def test_without_a_package_a_server_of_the_system_runs_or_the_error_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    (tmp_path / name).symlink_to(redis_server())
+    known = redis_server()
     (tmp_path / "rm").symlink_to(str(shutil.which("rm")))
-    without_packages(monkeypatch, tmp_path)
+    monkeypatch.setattr("spark_bull.core.embedded.find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    needed = r"valkey-server or redis-server on PATH.*pip install 'spark-bull\[local\]'"
+    with pytest.raises(SparkBullError, match=needed):
+        EmbeddedRedis().start()
+    (tmp_path / name).symlink_to(known)
     assert redis_server() == tmp_path / name
     with EmbeddedRedis() as server, client_of(server) as client:
         info = client.info("server")
-        assert server.server == f"{'Valkey' if 'valkey_version' in info else 'Redis'} " + info.get(
-            "valkey_version", info["redis_version"]
-        )
-
-
-def test_without_package_and_server_the_error_names_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    without_packages(monkeypatch, tmp_path)
-    with pytest.raises(
-        SparkBullError, match=r"valkey-server or redis-server on PATH.*pip install 'spark-bull\[local\]'"
-    ):
-        EmbeddedRedis().start()
+        product = "Valkey" if "valkey_version" in info else "Redis"
+        assert server.server == f"{product} {info[f'{product.lower()}_version']}"
 
 
 def test_the_server_stops_when_the_program_ends() -> None:

@@ -45,22 +45,18 @@ queue.add({})
 print([outcome.returnvalue for outcome in process_all(queue, lambda job: "tested")])
 """
 
-IN_NO_FILE = """
-import sys
-from spark_bull import LocalWorker
-
-def process(job): ...
-
-LocalWorker("q", process, processes=True, url=sys.argv[1], prefix=sys.argv[2]).start()
-"""
+#: Its process runs the program again, in which another worker starts.
 WITHOUT_MAIN_GUARD = """
 import sys
 from spark_bull import LocalWorker
 from spark_bull.run.worker import slot_group
 from tests.support.worker import hold
 
+def process(job): ...
+
 slot_group.MAX_FAILED_STARTS = 1
-with LocalWorker("q", hold, processes=True, url=sys.argv[1], prefix=sys.argv[2]) as worker:
+processor = hold if sys.argv[0] != "-c" else process
+with LocalWorker("q", processor, processes=True, url=sys.argv[1], prefix=sys.argv[2]) as worker:
     worker.await_termination()
 """
 
@@ -82,14 +78,12 @@ def test_it_runs_in_a_process_that_cannot_import_pyspark(redis_url: str, prefix:
 
 
 def test_it_says_what_waits_and_ends_when_all_jobs_have_ended(
-    redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+    queue: BullQueue, place: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "spark_bull")
-    with BullQueue("mail", url=redis_url, prefix=prefix) as queue:
-        queue.add_many([NewJob({"n": n}) for n in range(3)])
-        queue.add({"n": 3}, delay=3_600_000)
-    worker = LocalWorker(queues=["mail", "reports"], processor=doubled, url=redis_url, prefix=prefix, slots=1)
-    with worker:
+    queue.add_many([NewJob({"n": n}) for n in range(3)])
+    queue.add({"n": 3}, delay=3_600_000)
+    with LocalWorker(queues=["mail", "reports"], processor=doubled, slots=1, **place) as worker:
         worker.await_idle(0.2)
     assert (worker.status().completed, worker.status().state) == (3, "stopped")
     assert [one.message.partition("; ")[2] for one in caplog.records if "waiting" in one.message] == [
@@ -98,7 +92,7 @@ def test_it_says_what_waits_and_ends_when_all_jobs_have_ended(
 
 
 def test_ctrl_c_stops_a_worker_that_waits_until_it_is_idle_while_its_status_is_read(
-    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def handler_of_pyspark(*_: object) -> None:
         raise AssertionError("it would cancel all jobs of Spark")
@@ -106,7 +100,7 @@ def test_ctrl_c_stops_a_worker_that_waits_until_it_is_idle_while_its_status_is_r
     handler_of_pyspark.__module__ = "pyspark.core.context"
     previous = signal.signal(signal.SIGINT, handler_of_pyspark)
     monkeypatch.setattr(LocalWorker, "status", lambda _: os.kill(os.getpid(), signal.SIGINT))
-    worker = LocalWorker("mail", doubled, url=redis_url, prefix=prefix).start()
+    worker = LocalWorker("mail", doubled, **place).start()
     try:
         with pytest.raises(KeyboardInterrupt):
             worker.await_idle(0.2)
@@ -119,7 +113,7 @@ def doubled(job: RunningJob) -> int:
     return int(job.data["n"]) * 2
 
 
-def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(redis_url: str, prefix: str) -> None:
+def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(place: dict[str, Any]) -> None:
     for arguments, said in [
         ({"processor": None}, "expected `processor`"),
         ({"processor": of_columns}, "got a UDF: use spark_bull.Worker"),
@@ -133,61 +127,57 @@ def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(redis_url: 
         ({"queues": ["a"]}, "expected one of `queue`"),
     ]:
         with pytest.raises(OptionError, match=said):
-            LocalWorker(**{"queue": "q", "processor": of_a_job, "url": redis_url, "prefix": prefix} | arguments)
+            LocalWorker(**{"queue": "q", "processor": of_a_job, **place} | arguments)
 
 
 @pytest.mark.parametrize("idle_s", [0, 0.2])
-def test_a_worker_is_not_idle_while_a_job_runs_for_longer(redis_url: str, prefix: str, idle_s: float) -> None:
-    place: dict[str, Any] = {"url": redis_url, "prefix": prefix}
-
+def test_a_worker_is_not_idle_while_a_job_runs_for_longer(
+    queue: BullQueue, place: dict[str, Any], idle_s: float
+) -> None:
     def takes_long(job: RunningJob) -> None:
         time.sleep(1)
 
-    with BullQueue("q", **place) as queue:
-        queue.add({})
-        with LocalWorker("q", takes_long, **place) as worker:
-            worker.await_idle(idle_s)
-            assert queue.counts()["completed"] == 1
+    queue.add({})
+    with LocalWorker("mail", takes_long, **place) as worker:
+        worker.await_idle(idle_s)
+        assert queue.counts()["completed"] == 1
 
 
-def test_failed_jobs_are_copied_to_another_queue_but_not_to_their_own(redis_url: str, prefix: str) -> None:
-    place: dict[str, Any] = {"url": redis_url, "prefix": prefix}
-    with BullQueue("q", **place) as queue, BullQueue("dead", **place) as dead:
-        queue.add({})
-        with LocalWorker("q", lambda job: job.data["to"], dead_letter_queue="dead", **place) as worker:
-            worker.await_idle()
-        assert (queue.counts()["failed"], dead.counts()["wait"]) == (1, 1)
+def test_failed_jobs_are_copied_to_another_queue_but_not_to_their_own(
+    queue: BullQueue, open_queue: Callable[..., BullQueue], place: dict[str, Any]
+) -> None:
+    queue.add({})
+    with LocalWorker("mail", lambda job: job.data["to"], dead_letter_queue="dead", **place) as worker:
+        worker.await_idle()
+    assert (queue.counts()["failed"], open_queue("dead").counts()["wait"]) == (1, 1)
     with pytest.raises(OptionError, match="expected `dead_letter_queue` to be another queue than q"):
         LocalWorker("q", lambda job: 1, dead_letter_queue="q", **place).start()
 
 
-def test_a_function_that_other_processes_cannot_import_is_refused(redis_url: str, prefix: str) -> None:
-    worker = LocalWorker("q", lambda job: None, processes=True, url=redis_url, prefix=prefix)
+def test_a_function_that_other_processes_cannot_import_is_refused(place: dict[str, Any]) -> None:
+    worker = LocalWorker("q", lambda job: None, processes=True, **place)
     with pytest.raises(OptionError, match=r"expected `processor` to be picklable.* define it at the top level"):
         worker.start()
 
 
-def test_a_function_of_a_program_without_a_file_is_refused_for_processes(redis_url: str, prefix: str) -> None:
-    command = [sys.executable, "-c", IN_NO_FILE, redis_url, prefix]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "defined in a program without a file, such as a notebook; define it at the top level" in ended.stderr
-    assert ended.returncode == 1
-
-
-def test_an_error_asks_for_the_main_guard_when_a_process_ends_before_it_runs_its_slot(
-    redis_url: str, prefix: str, tmp_path: Path
+@pytest.mark.parametrize("has_file", [False, True])
+def test_a_program_whose_processes_cannot_run_its_slots_says_how_to_change_it(
+    redis_url: str, prefix: str, tmp_path: Path, has_file: bool
 ) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(WITHOUT_MAIN_GUARD)
-    command = [sys.executable, program, redis_url, prefix]
+    (program := tmp_path / "program.py").write_text(WITHOUT_MAIN_GUARD)
+    command = [sys.executable, *([program] if has_file else ["-c", WITHOUT_MAIN_GUARD]), redis_url, prefix]
     path = {**os.environ, "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
-    assert "ended with status 1; does the program start under `if __name__ == '__main__':`?" in ended.stderr
+    said = {
+        False: "defined in a program without a file, such as a notebook; define it at the top level",
+        True: "ended with status 1; does the program start under `if __name__ == '__main__':`?",
+    }
+    assert said[has_file] in ended.stderr
     assert ended.returncode == 1
 
 
 def test_slots_that_have_started_stop_when_another_one_cannot_start(
-    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start, others = SpawnProcess.start, set(active_children())
 
@@ -197,15 +187,15 @@ def test_slots_that_have_started_stop_when_another_one_cannot_start(
         start(process)
 
     monkeypatch.setattr(SpawnProcess, "start", start_one)
-    worker = LocalWorker("q", of_a_job, slots=3, processes=True, url=redis_url, prefix=prefix)
+    worker = LocalWorker("q", of_a_job, slots=3, processes=True, **place)
     with pytest.raises(OSError, match="out of memory"):
         worker.start()
     assert not set(active_children()) - others
     assert worker.status().state == "stopped"
 
 
-def test_a_process_that_the_program_ends_does_not_start_again(redis_url: str, prefix: str) -> None:
-    with LocalWorker("q", of_a_job, processes=True, url=redis_url, prefix=prefix) as worker:
+def test_a_process_that_the_program_ends_does_not_start_again(place: dict[str, Any]) -> None:
+    with LocalWorker("q", of_a_job, processes=True, **place) as worker:
         assert isinstance(worker._engine, SlotEngine)
         [group] = worker._engine._groups
         group.interrupt()
@@ -213,8 +203,9 @@ def test_a_process_that_the_program_ends_does_not_start_again(redis_url: str, pr
         assert worker.status().restarts == 0
 
 
-def test_it_pauses_resumes_and_cancels_and_works_several_queues(redis_url: str, prefix: str) -> None:
-    connection = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+def test_it_pauses_resumes_and_cancels_and_works_several_queues(
+    open_queue: Callable[..., BullQueue], place: dict[str, Any]
+) -> None:
     begun, go = Event(), Event()
 
     def endless(_job: RunningJob) -> None:
@@ -225,27 +216,26 @@ def test_it_pauses_resumes_and_cancels_and_works_several_queues(redis_url: str, 
     async def greet(job: RunningJob) -> str:
         return f"{job.state} {job.name}"
 
-    with BullQueue("first", **connection) as first, BullQueue("second", **connection) as second:
-        processor: dict[str, Callable[..., Any]] = {"endless": endless, "*": greet}
-        queues = {"queues": ["first", "second"], "weights": {"first": 2}}
-        with LocalWorker(None, processor, setup=lambda: "hello", concurrency=2, **queues, **connection) as worker:
-            job_id = first.add({}, name="endless")
-            assert begun.wait(PATIENCE_S)
-            worker.cancel(job_id, "enough", queue="first")
-            wait_until(lambda: first.counts()["failed"] == 1, "the job to be cancelled")
-            assert (cancelled := first.job(job_id)) is not None
-            assert cancelled.failed_reason == "cancelled: enough"
-            worker.pause()
-            assert worker.status().state == "paused"
-            second.add_many([NewJob({}, "ada"), NewJob({}, "alan")])
-            worker.resume()
-            wait_until(lambda: second.counts()["completed"] == 2, "the jobs after the pause")
-            assert {job.returnvalue for job in second.page("completed")} == {"hello ada", "hello alan"}
-            assert str(worker.status()).startswith("running: 2 completed, 1 failed")
-        assert worker.status().state == "stopped"
+    first, second = (open_queue(name, "bullmq") for name in ("first", "second"))
+    processor: dict[str, Callable[..., Any]] = {"endless": endless, "*": greet}
+    queues = {"queues": ["first", "second"], "weights": {"first": 2}, "protocol": "bullmq"}
+    with LocalWorker(None, processor, setup=lambda: "hello", concurrency=2, **queues, **place) as worker:
+        job_id = first.add({}, name="endless")
+        assert begun.wait(PATIENCE_S)
+        worker.cancel(job_id, "enough", queue="first")
+        wait_until(lambda: first.counts()["failed"] == 1, "the job to be cancelled")
+        assert [job.failed_reason for job in first.page("failed")] == ["cancelled: enough"]
+        worker.pause()
+        assert worker.status().state == "paused"
+        second.add_many([NewJob({}, "ada"), NewJob({}, "alan")])
+        worker.resume()
+        wait_until(lambda: second.counts()["completed"] == 2, "the jobs after the pause")
+        assert {job.returnvalue for job in second.page("completed")} == {"hello ada", "hello alan"}
+        assert str(worker.status()).startswith("running: 2 completed, 1 failed")
+    assert worker.status().state == "stopped"
 
 
-def test_the_promoter_of_a_worker_has_its_arguments(redis_url: str, prefix: str) -> None:
-    worker = LocalWorker("q", of_a_job, url=redis_url, prefix=prefix, max_stalled=4, check_ms=5)
+def test_the_promoter_of_a_worker_has_its_arguments(place: dict[str, Any]) -> None:
+    worker = LocalWorker("q", of_a_job, max_stalled=4, check_ms=5, **place)
     assert isinstance(worker._service, Promoter)
     assert (worker._service._max_stalled, worker._service._check_ms) == (4, 5)

@@ -151,8 +151,11 @@ def test_a_job_whose_lock_is_lost_is_logged_and_skipped(
     assert f"job {others[0]} lost its lock" in lost_locks_logged()[0]
 
 
-def test_a_lock_is_extended_by_the_duration_that_its_job_has(queue: BullQueue, extended: list[tuple[str, int]]) -> None:
-    own, plain = queue.add_many([NewJob({}, lock_ms=OWN_MS), NewJob({})]).ids
+def test_workers_and_claiming_queries_extend_a_lock_by_the_duration_that_its_job_has(
+    queue: BullQueue, extended: list[tuple[str, int]]
+) -> None:
+    jobs = [NewJob({}, lock_ms=OWN_MS), NewJob({})]
+    own, plain = queue.add_many(jobs).ids
 
     def processor(job: RunningJob) -> None:
         wait_until(lambda: job.id in dict(extended), "the lock to be extended")
@@ -160,17 +163,17 @@ def test_a_lock_is_extended_by_the_duration_that_its_job_has(queue: BullQueue, e
     with OurWorker(queue.handle, processor, chunk_size=2, lock_ms=LOCK_MS):
         wait_until(lambda: queue.counts()["completed"] == 2, "both jobs to complete")
     assert dict(extended) == {own: OWN_MS, plain: LOCK_MS}
-
-
-def test_a_claiming_query_extends_a_lock_by_the_duration_that_its_job_has(
-    queue: BullQueue, extended: list[tuple[str, int]]
-) -> None:
-    own, plain = queue.add_many([NewJob({}, lock_ms=OWN_MS), NewJob({})]).ids
-    claiming = Claimer(ClaimLedger(queue.handle, "reader"), WorkSettings("reader", LOCK_MS), 10)
+    extended.clear()
+    own, plain = queue.add_many(jobs).ids
+    claiming = claimer_of(queue)
     assert claiming.claim(10) == 2
     wait_until(lambda: len(extended) == 2, "the locks to be extended")
     assert dict(extended) == {own: OWN_MS, plain: LOCK_MS}
     assert claiming.held() == 2, "its jobs may outlast their batch"
+
+
+def claimer_of(queue: BullQueue) -> Claimer:
+    return Claimer(ClaimLedger(queue.handle, "reader"), WorkSettings("reader", LOCK_MS), 10)
 
 
 def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_the_last(
@@ -185,7 +188,7 @@ def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_t
 
     monkeypatch.setattr(claimer.QueryLockKeeper, "hold", hold_noted)
     queue.add_many([NewJob({})] * 25)
-    claiming = Claimer(ClaimLedger(queue.handle, "reader"), WorkSettings("reader", LOCK_MS), 10)
+    claiming = claimer_of(queue)
     assert claiming.claim(30) == 25
     assert active == [10, 20, 25]
 
@@ -202,7 +205,7 @@ def test_a_batch_that_could_begin_has_the_jobs_that_were_claimed_ahead_until_the
 
     monkeypatch.setattr(claimer.QueryLockKeeper, "hold", hold_when_awaited)
     queue.add_many([NewJob({})] * 50)
-    claiming = Claimer(ClaimLedger(queue.handle, "reader"), WorkSettings("reader", LOCK_MS), 10)
+    claiming = claimer_of(queue)
     claiming.claim_ahead(40, enough)
     assert claiming.end() == claimed
     assert claiming.has_more
@@ -216,7 +219,7 @@ def test_a_batch_ends_at_the_size_of_jobs_that_is_kept_in_memory(
 ) -> None:
     monkeypatch.setattr(claimer, "MAX_PACKED_BYTES", 1)
     queue.add_many([NewJob({})] * 25)
-    claiming = Claimer(ClaimLedger(queue.handle, "reader"), WorkSettings("reader", LOCK_MS), 10)
+    claiming = claimer_of(queue)
     for start, claimed in ((0, 10), (10, 10), (20, 5)):
         assert claiming.claim(30) == claimed
         assert sum(portion.jobs for portion in claiming.portions(start, start + claimed)) == claimed

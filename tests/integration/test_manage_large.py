@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from uuid import uuid4
 
 import pytest
@@ -42,12 +43,12 @@ end
 """
 
 
+@dataclass
 class Server:
     """A separate server for one test."""
 
-    def __init__(self, url: str) -> None:
-        self.client = Redis.from_url(url)
-        self.url = url
+    url: str
+    client: Redis
 
     def fill(self, queue: BullQueue, state: str, count: int = JOBS) -> None:
         kind = queue.handle.dialect.state_key(state).kind
@@ -55,6 +56,11 @@ class Server:
             last = min(count, first + 4_999)
             base = queue.handle.keys.base
             self.client.eval(FILL, 2, base, base + state, first, last, kind, state[0])
+
+    def push(self, queue: BullQueue, count: int) -> None:
+        """Adds waiting ids without jobs."""
+        for first in range(0, count, 50_000):
+            self.client.lpush(queue.handle.keys["wait"], *(f"x{n}" for n in range(first, first + 50_000)))
 
     @contextmanager
     def in_pieces(self, jobs: int, piece: int = REMOVE_SIZE, each: int = ELEMENTS_PER_JOB) -> Iterator[None]:
@@ -69,7 +75,8 @@ class Server:
 
 @pytest.fixture
 def server(own_redis: Callable[..., EmbeddedRedis]) -> Server:
-    return Server(own_redis().url)
+    url = own_redis().url
+    return Server(url, Redis.from_url(url))
 
 
 #: The scripts of Bull 1 are their own.
@@ -111,16 +118,12 @@ def test_few_old_jobs_among_many_are_cleaned_with_few_walks(server: Server, queu
 
 
 @each_kind
-def test_a_large_queue_is_drained_in_chunks(server: Server, queue: BullQueue) -> None:
+def test_a_large_queue_is_drained_and_obliterated_in_chunks(server: Server, queue: BullQueue) -> None:
     server.fill(queue, "wait", JOBS // 2)
     server.fill(queue, "delayed", JOBS // 2)
     with server.in_pieces(JOBS):
         assert queue.drain(delayed=True) == JOBS
     assert server.client.dbsize() <= 3
-
-
-@each_kind
-def test_a_large_queue_is_obliterated_in_chunks(server: Server, queue: BullQueue) -> None:
     for state in ("wait", "delayed", "completed", "failed"):
         server.fill(queue, state, JOBS // 4)
     # The first script pauses the queue, which moves ids.
@@ -171,9 +174,7 @@ def change_in_one_call(queue: BullQueue, *changes: Change) -> list[str]:
 @each_kind
 def test_a_job_in_a_list_that_is_too_long_for_one_script_is_changed(server: Server, queue: BullQueue) -> None:
     """Each script changes at least one job, however long it has to search: otherwise a write would never end."""
-    wait = queue.handle.keys["wait"]
-    for first in range(0, 300_000, 50_000):
-        server.client.lpush(wait, *(f"x{n}" for n in range(first, first + 50_000)))
+    server.push(queue, 300_000)
     changes = [
         Change("a", "move", to="other"),
         Change("b", "remove"),
@@ -183,7 +184,7 @@ def test_a_job_in_a_list_that_is_too_long_for_one_script_is_changed(server: Serv
     ]
     for change in changes if queue.protocol != "bull-1" else changes[:-1]:
         server.client.hset(queue.handle.keys.job(change.id), mapping={"data": "{}", "opts": "{}", "timestamp": 1})
-        server.client.linsert(wait, "AFTER", "x200000", change.id)
+        server.client.linsert(queue.handle.keys["wait"], "AFTER", "x200000", change.id)
         assert change_in_one_call(queue, change) == ["done"]
 
 
@@ -201,9 +202,7 @@ def test_jobs_that_do_not_wait_are_prioritized_without_a_search_of_those_that_do
 
 
 def test_ids_without_jobs_are_removed_with_a_bounded_search(server: Server, queue: BullQueue) -> None:
-    wait = queue.handle.keys["wait"]
-    for first in range(0, 200_000, 50_000):
-        server.client.lpush(wait, *(f"x{n}" for n in range(first, first + 50_000)))
+    server.push(queue, 200_000)
     gone = [Change(f"gone{n}", "remove") for n in range(3)]
     assert change_in_one_call(queue, *gone) == ["missing"]
     assert [one.outcome for one in queue.manage([*gone, Change("x150000", "remove")])] == ["missing"] * 3 + ["done"]
@@ -211,8 +210,7 @@ def test_ids_without_jobs_are_removed_with_a_bounded_search(server: Server, queu
 
 @pytest.mark.parametrize("queue", ["bull"], indirect=True)
 def test_jobs_with_a_priority_are_promoted_one_per_script_into_a_long_list(server: Server, queue: BullQueue) -> None:
-    for first in range(0, 300_000, 50_000):
-        server.client.lpush(queue.handle.keys["wait"], *(f"x{n}" for n in range(first, first + 50_000)))
+    server.push(queue, 300_000)
     ids = queue.add_many([NewJob({}, delay=3_600_000, priority=priority) for priority in (1, 2, 0)]).ids
     changes = [Change(job_id, "promote") for job_id in ids]
     assert change_in_one_call(queue, *changes) == ["done"]

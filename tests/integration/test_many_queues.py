@@ -22,13 +22,13 @@ from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.round_trips import TOGETHER, RoundTrips, run, run_together
 from spark_bull.core.store.scripts import Command
 from spark_bull.ops.cli import show
-from spark_bull.ops.cli.main import main
 from spark_bull.ops.prometheus.collect import Export, Scraped, collect
 from spark_bull.ops.prometheus.families import ADDED_RATE, READABLE, UNREAD, Sample
 from spark_bull.ops.web import queue_access
 from spark_bull.ops.web.page import jobs
 from spark_bull.spark.inspect.source import batch_reader
 from spark_bull.spark.schemas import SCHEMAS
+from tests.integration.conftest import Run
 from tests.support.wait import wait_until
 from tests.support.web import READING, Web, serving
 from tests.support.work_bench import DIALECTS
@@ -42,8 +42,8 @@ def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def options(redis_url: str, prefix: str) -> Options:
-    return parse_options({"url": redis_url, "prefix": prefix}, QueueOptions)
+def options(place: dict[str, str]) -> Options:
+    return parse_options(place, QueueOptions)
 
 
 @pytest.fixture
@@ -69,11 +69,11 @@ def round_trips(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], objec
 
 
 @pytest.fixture
-def names(redis_url: str, prefix: str) -> Sequence[str]:
+def names(place: dict[str, str]) -> Sequence[str]:
     """Queues of all dialects, of the same number each, in turns, with a job each."""
     names = [f"q{n:03}" for n in range(TOGETHER + TOGETHER // 2)]
     for n, name in enumerate(names):
-        with BullQueue(name, url=redis_url, prefix=prefix, protocol=DIALECTS[n % len(DIALECTS)]) as queue:
+        with BullQueue(name, **place, protocol=DIALECTS[n % len(DIALECTS)]) as queue:
             queue.add({})
     return names
 
@@ -81,15 +81,15 @@ def names(redis_url: str, prefix: str) -> Sequence[str]:
 def test_what_reads_many_queues_takes_few_round_trips(
     names: Sequence[str],
     options: Options,
-    redis_url: str,
-    prefix: str,
+    place: dict[str, str],
+    run: Run,
     round_trips: Callable[[Callable[[], object]], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(queue_access, "LEAST_S", 3_600.0)
 
     def of_server(path: str, count: int) -> int:
-        with serving(url=redis_url, prefix=prefix, queues=tuple(names[:count])) as web:
+        with serving(**place, queues=tuple(names[:count])) as web:
             web.get("/queues")
             return round_trips(lambda: web.client.get(path, headers=READING).raise_for_status())
 
@@ -97,12 +97,11 @@ def test_what_reads_many_queues_takes_few_round_trips(
         return round_trips(lambda: collect(Export(options, tuple(names[:count]), sample, 60_000, 5)))
 
     def of_plan(count: int) -> int:
-        given = {"url": redis_url, "prefix": prefix, "queue": ",".join(names[:count])}
-        return round_trips(batch_reader(given, SCHEMAS["jobs"]).partitions)
+        return round_trips(batch_reader({**place, "queue": ",".join(names[:count])}, SCHEMAS["jobs"]).partitions)
 
     def of_command(count: int) -> int:
         monkeypatch.setattr(show, "find_queues", lambda *_: names[:count])
-        return round_trips(lambda: main(["--url", redis_url, "--prefix", prefix, "queues"]))
+        return round_trips(lambda: run("queues"))
 
     readers: dict[str, Callable[[int], int]] = {
         **{path: partial(of_server, path) for path in ("/", "/api/queues", "/api/stats")},
@@ -116,25 +115,20 @@ def test_what_reads_many_queues_takes_few_round_trips(
         assert trips(len(names)) <= 2 * few, what
 
 
-def test_the_server_lists_queues_page_by_page(names: Sequence[str], redis_url: str, prefix: str) -> None:
-    for path in ["/queues", "/stats"]:
-        with serving(url=redis_url, prefix=prefix) as web:
-            assert names_of(web, path, limit=30) == [names[:30], names[30:60], names[60:]]
-            cursor = web.get(path, limit=30)["next"]
-            other = "/stats" if path == "/queues" else "/queues"
-            assert web.get(other, code=400, cursor=cursor)["field"] == "cursor"
-            assert web.get("/stats", code=400, cursor=cursor, windowMs=60_000)["field"] == "cursor"
-            assert web.get(path, code=400, limit=1_001)["field"] == "limit"
-
-
-def test_a_page_of_queues_that_takes_too_long_has_those_that_were_read(
-    names: Sequence[str], redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("path", "other"), [("/queues", "/stats"), ("/stats", "/queues")])
+def test_the_server_lists_queues_page_by_page_and_what_it_has_read_if_a_page_takes_too_long(
+    names: Sequence[str], place: dict[str, str], monkeypatch: pytest.MonkeyPatch, path: str, other: str
 ) -> None:
-    for path in ["/queues", "/stats"]:
-        monkeypatch.setattr(queue_access, "READING_S", 0.0)
-        with serving(url=redis_url, prefix=prefix, queues=tuple(names[:4])) as web:
-            assert [web.get(path, limit=limit)["partial"] for limit in (4, 1)] == [True, False]
-            assert names_of(web, path) == [[name] for name in names[:4]]
+    with serving(**place) as web:
+        assert names_of(web, path, limit=30) == [names[:30], names[30:60], names[60:]]
+        cursor = web.get(path, limit=30)["next"]
+        assert web.get(other, code=400, cursor=cursor)["field"] == "cursor"
+        assert web.get("/stats", code=400, cursor=cursor, windowMs=60_000)["field"] == "cursor"
+        assert web.get(path, code=400, limit=1_001)["field"] == "limit"
+    monkeypatch.setattr(queue_access, "READING_S", 0.0)
+    with serving(**place, queues=tuple(names[:4])) as web:
+        assert [web.get(path, limit=limit)["partial"] for limit in (4, 1)] == [True, False]
+        assert names_of(web, path) == [[name] for name in names[:4]]
 
 
 def names_of(web: Web, path: str, **parameters: int) -> list[Sequence[str]]:
@@ -160,11 +154,11 @@ def test_a_scrape_that_takes_too_long_counts_the_queues_that_it_leaves_to_the_ne
 
 
 def test_a_queue_that_can_not_be_read_is_listed_with_its_error_and_hides_no_other(
-    names: Sequence[str], options: Options, client: Redis, redis_url: str, prefix: str
+    names: Sequence[str], options: Options, client: Redis, place: dict[str, str]
 ) -> None:
     damaged = names[4]
-    client.set(f"{prefix}:{damaged}:delayed", "text")
-    with serving(url=redis_url, prefix=prefix, queues=tuple(names[:6])) as web:
+    client.set(f"{place['prefix']}:{damaged}:delayed", "text")
+    with serving(**place, queues=tuple(names[:6])) as web:
         for path in ("/queues", "/stats"):
             found = {one["queue"]: one.get("error") for one in web.get(path)[path[1:]]}
             assert sorted(found) == names[:6]
@@ -206,9 +200,8 @@ def test_queues_on_lost_nodes_of_a_cluster_and_in_slots_without_a_node_do_not_hi
 def test_a_cluster_that_is_down_is_not_asked_for_each_queue(
     own_redis: Callable[..., EmbeddedRedis], round_trips: Callable[[Callable[[], object]], int]
 ) -> None:
-    options = parse_options(
-        {"url": own_redis({"cluster-enabled": "yes"}).url, "retryMs": "0", "queue": "*"}, ReadOptions
-    )
+    url = own_redis({"cluster-enabled": "yes"}).url
+    options = parse_options({"url": url, "retryMs": "0", "queue": "*"}, ReadOptions)
 
     def trips(count: int) -> int:
         def refused() -> None:
@@ -229,15 +222,15 @@ def refusal(client: Redis, key: str) -> str:
 
 
 def test_round_trips_that_queues_share_read_few_events(
-    options: Options, redis_url: str, prefix: str, client: Redis, monkeypatch: pytest.MonkeyPatch
+    options: Options, open_queue: Callable[..., BullQueue], client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names, events = [f"q{n}" for n in range(30)], 100
     with client.pipeline(transaction=False) as pipeline:
         for name in names:
-            with BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-                queue.add({})
+            queue = open_queue(name, "bullmq")
+            queue.add({})
             for n in range(events):
-                pipeline.xadd(f"{prefix}:{name}:events", {"event": "added", "jobId": str(n), "name": "send"})
+                pipeline.xadd(queue.handle.keys["events"], {"event": "added", "jobId": str(n), "name": "send"})
         pipeline.execute()
     send, read = Connection.pipeline, list[int]()
 

@@ -17,12 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, StagedDataLost
-from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.ops.prometheus.families import FAMILIES
 from tests.integration.conftest import Run
 from tests.support.examples import BLOCKS, PAGES
 from tests.support.jobs import HOUR
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.work_bench import each_dialect
 from tests.support.writes import register_all
 
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -44,10 +44,10 @@ def value(values: Values, metric: str, /, **labels: str) -> float:
 
 
 @contextmanager
-def serving(url: str, prefix: str = "bull", *arguments: str) -> Iterator[str]:
+def serving(*common: str) -> Iterator[str]:
     """The command serves metrics on a free port; returns their URL. Ends it as a service manager does."""
-    command = [sys.executable, "-m", "spark_bull.ops.cli", "--url", url, "--prefix", prefix, "metrics", *arguments]
-    with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "spark_bull.ops.cli", *common, "metrics", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             line = process.stderr.readline()
             assert line.startswith("listening on http://127.0.0.1:"), line
@@ -67,52 +67,51 @@ def get(url: str, method: str = "GET") -> tuple[int, str, str]:
         return error.code, error.headers["Content-Type"], error.read().decode()
 
 
-@pytest.mark.parametrize("protocol", list(DIALECTS))
-def test_metrics_show_jobs_waiting_times_and_what_is_late(
-    run: Run, client: Redis, redis_url: str, prefix: str, protocol: str
-) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol) as queue:
-        now = queue.handle.connection.now_ms()
-        queue.add_many([NewJob(n, name="send", timestamp=now - HOUR) for n in range(3)])
-        queue.add_many([NewJob(n, name="resize") for n in range(2)])
-        queue.pause()
-        queue.close_intake()
-        client.zadd(queue.handle.keys["delayed"], {"late": (now - HOUR) * 4096})
-        client.zadd(queue.handle.keys["open_writes"], {"w1": 1, "only prepared": -1})
-        if queue.handle.dialect.has("finish-times"):
-            fields = {"name": "send", "timestamp": now - 4_000, "processedOn": now - 3_000, "finishedOn": now - 1_000}
-            client.hset(queue.handle.keys.job("done"), mapping=fields)
-            client.zadd(queue.handle.keys["completed"], {"done": now - 1_000})
-        values = values_of(run("metrics", "mail", "--protocol", protocol))
-        of_queue = {"queue": "mail"}
-        waiting = sum(value(values, "bullmq_job_count", queue="mail", state=one) for one in ("waiting", "delayed"))
-        if ("bullmq_job_count", (("queue", "mail"), ("state", "paused"))) in values:
-            waiting += value(values, "bullmq_job_count", queue="mail", state="paused")
-        assert waiting == 6
-        assert value(values, "spark_bull_jobs_added_total", **of_queue) == 5
-        assert value(values, "spark_bull_queue_paused", **of_queue) == 1
-        assert value(values, "spark_bull_queue_intake_open", **of_queue) == 0
-        assert value(values, "spark_bull_jobs_overdue", **of_queue) == 1
-        assert 3_600 <= value(values, "spark_bull_overdue_seconds", **of_queue) < 3_600_000
-        assert value(values, "spark_bull_unfinished_writes", **of_queue) == 1
-        assert value(values, "spark_bull_oldest_waiting_seconds", **of_queue) >= 3_600
-        assert value(values, "spark_bull_workers", **of_queue) == 0
-        has_metrics = ("bullmq_job_completed_total", (("queue", "mail"),)) in values
-        assert has_metrics == queue.handle.dialect.has("metrics")
-        if queue.handle.dialect.has("finish-times"):
-            of_send = {"queue": "mail", "name": "send", "percentile": "95"}
-            assert value(values, "spark_bull_job_wait_seconds", **of_send) == 1
-            assert value(values, "spark_bull_job_run_seconds", **of_send) == 2
-            assert value(values, "spark_bull_job_run_seconds", queue="mail", percentile="50") == 2
-            assert value(values, "spark_bull_jobs", queue="mail", name="send", state="completed") == 1
+@each_dialect
+def test_metrics_show_jobs_waiting_times_and_what_is_late(run: Run, client: Redis, queue: BullQueue) -> None:
+    now, has_times = queue.handle.connection.now_ms(), queue.handle.dialect.has("finish-times")
+    queue.add_many([NewJob(n, name="send", timestamp=now - HOUR) for n in range(3)])
+    queue.add_many([NewJob(n, name="resize") for n in range(2)])
+    queue.pause()
+    queue.close_intake()
+    client.zadd(queue.handle.keys["delayed"], {"late": (now - HOUR) * 4096})
+    client.zadd(queue.handle.keys["open_writes"], {"w1": 1, "only prepared": -1})
+    if has_times:
+        add_completed(queue, client, "done", now)
+    values = values_of(run("metrics", "mail", "--protocol", queue.protocol))
+    of_mail = {name: number for (name, labels), number in values.items() if labels == (("queue", "mail"),)}
+    states = [(("queue", "mail"), ("state", one)) for one in ("waiting", "delayed", "paused")]
+    assert sum(values.get(("bullmq_job_count", labels), 0) for labels in states) == 6
+    assert {name: of_mail[f"spark_bull_{name}"] for name in SHOWN} == SHOWN
+    assert 3_600 <= of_mail["spark_bull_overdue_seconds"] < 3_600_000
+    assert of_mail["spark_bull_oldest_waiting_seconds"] >= 3_600
+    assert ("bullmq_job_completed_total" in of_mail) == queue.handle.dialect.has("metrics")
+    if has_times:
+        of_send = {"queue": "mail", "name": "send", "percentile": "95"}
+        assert value(values, "spark_bull_job_wait_seconds", **of_send) == 1
+        assert value(values, "spark_bull_job_run_seconds", **of_send) == 2
+        assert value(values, "spark_bull_job_run_seconds", queue="mail", percentile="50") == 2
+        assert value(values, "spark_bull_jobs", queue="mail", name="send", state="completed") == 1
     assert {name for name, _ in values} <= {family.name for family in FAMILIES}
 
 
+#: Metrics of a queue with five jobs that is paused and closed, with a late job and an unfinished write.
+SHOWN = {"jobs_added_total": 5, "queue_paused": 1, "queue_intake_open": 0, "jobs_overdue": 1}
+SHOWN |= {"unfinished_writes": 1, "workers": 0}
+
+
+def add_completed(queue: BullQueue, client: Redis, job_id: str, now: int) -> None:
+    """A job that has waited for one second, and run for two, as Node stores it."""
+    fields = {"name": "send", "timestamp": now - 4_000, "processedOn": now - 3_000, "finishedOn": now - 1_000}
+    client.hset(queue.handle.keys.job(job_id), mapping=fields)
+    client.zadd(queue.handle.keys["completed"], {job_id: now - 1_000})
+
+
 def test_metrics_of_several_queues_have_one_description_and_global_labels(
-    run: Run, redis_url: str, prefix: str
+    run: Run, open_queue: Callable[..., BullQueue]
 ) -> None:
     for name in ("mail-a", "mail-b", "sms"):
-        BullQueue(name, url=redis_url, prefix=prefix).add({}, name="send")
+        open_queue(name).add({}, name="send")
     values = values_of(run("metrics", "mail-*", "--label", "environment=a=b", "--label", 'zone="x"'))
     found = {dict(labels).get("queue") for _, labels in values}
     assert found == {None, "mail-a", "mail-b"}
@@ -159,7 +158,7 @@ def queries_for_keda() -> list[str]:
 
 
 def test_the_query_for_keda_in_the_docs_finds_the_wanted_slots(
-    run: Run, client: Redis, redis_url: str, prefix: str
+    run: Run, client: Redis, queue: BullQueue, open_queue: Callable[..., BullQueue]
 ) -> None:
     """They follow the backlog, the durations of the jobs that have ended, and the target."""
     queries = queries_for_keda()
@@ -168,24 +167,21 @@ def test_the_query_for_keda_in_the_docs_finds_the_wanted_slots(
         values = values_of(run("metrics", *arguments))
         return [answer(values, query) for query in queries]
 
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        BullQueue("other", url=redis_url, prefix=prefix, protocol="bullmq").add({})
-        queue.add_many(NewJob({}, priority=n % 2) for n in range(240))
-        assert answers() == [1, 240, pytest.approx(0, abs=PATIENCE_S)]
-        now = queue.handle.connection.now_ms()
-        for n in range(10):
-            ended = {"name": "send", "timestamp": now - 4_000, "processedOn": now - 3_000, "finishedOn": now - 1_000}
-            client.hset(queue.handle.keys.job(f"done{n}"), mapping=ended)
-            client.zadd(queue.handle.keys["completed"], {f"done{n}": now - 1_000})
-        # 240 jobs of two seconds each.
-        assert answers()[0] == 16
-        assert answers("--target-wait", "1m")[0] == 8
-        queue.pause()
-        assert answers()[0] == 0
-        queue.resume()
-        queue.drain()
-        assert answers() == [1, 0, 0], "jobs end at a rate that keeps a part of a slot busy"
-        assert 'spark_bull_wanted_slots{queue="mail"}' not in run("metrics", "--sample", "0")
+    open_queue("other", "bullmq").add({})
+    queue.add_many(NewJob({}, priority=n % 2) for n in range(240))
+    assert answers() == [1, 240, pytest.approx(0, abs=PATIENCE_S)]
+    now = queue.handle.connection.now_ms()
+    for n in range(10):
+        add_completed(queue, client, f"done{n}", now)
+    # 240 jobs of two seconds each.
+    assert answers()[0] == 16
+    assert answers("--target-wait", "1m")[0] == 8
+    queue.pause()
+    assert answers()[0] == 0
+    queue.resume()
+    queue.drain()
+    assert answers() == [1, 0, 0], "jobs end at a rate that keeps a part of a slot busy"
+    assert 'spark_bull_wanted_slots{queue="mail"}' not in run("metrics", "--sample", "0")
 
 
 def answer(values: Values, query: str) -> float:
@@ -206,8 +202,8 @@ def answer(values: Values, query: str) -> float:
     return {"sum": sum, "max": max}[function](found)
 
 
-def test_metrics_are_served_as_text_of_prometheus(redis_url: str, prefix: str) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix) as queue, serving(redis_url, prefix, "mail") as url:
+def test_metrics_are_served_as_text_of_prometheus(run: Run, queue: BullQueue) -> None:
+    with serving(*run.common) as url:
         for added in (1, 2):
             queue.add({})
             status, content_type, text = get(url)
@@ -216,20 +212,15 @@ def test_metrics_are_served_as_text_of_prometheus(redis_url: str, prefix: str) -
             assert value(values_of(text), "bullmq_job_count", queue="mail", state="waiting") == added
         root = url.removesuffix("metrics")
         assert get(url, "HEAD") == (200, content_type, "")
-        assert get(f"{url}?x=1")[0] == 200
-        assert (get(root)[0], get(root + "nowhere")[0], get(url, "POST")[0], get(url, "DELETE")[0]) == (
-            200,
-            404,
-            405,
-            405,
-        )
+        assert [get(path)[0] for path in (f"{url}?x=1", root, f"{root}nowhere")] == [200, 200, 404]
+        assert [get(url, method)[0] for method in ("POST", "DELETE")] == [405, 405]
 
 
 @pytest.mark.faults
 def test_the_server_outlives_redis(own_redis: Callable[[], EmbeddedRedis]) -> None:
     server = own_redis()
     BullQueue("mail", url=server.url).add({})
-    with serving(server.url) as url:
+    with serving("--url", server.url) as url:
         assert get(url)[0] == 200
         server.kill()
         status, content_type, text = get(url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,48 +21,46 @@ def said(own_log: pytest.LogCaptureFixture) -> Said:
     return lambda: [record.getMessage() for record in own_log.records]
 
 
-def options(redis_url: str, prefix: str, queue: str, **more: str) -> dict[str, str]:
-    return {"url": redis_url, "prefix": prefix, "queue": queue, **more}
+@pytest.fixture
+def options(place: dict[str, Any]) -> dict[str, Any]:
+    return {**place, "queue": "mail"}
 
 
 @pytest.mark.parametrize("more", [{}, {"view": "counts"}])
 def test_a_read_names_the_queues_that_do_not_exist(
-    redis_url: str, prefix: str, said: Said, more: dict[str, str]
+    queue: BullQueue, options: dict[str, Any], said: Said, more: dict[str, str]
 ) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add({})
-        schema = SCHEMAS[more.get("view", "jobs")]
-        batch_reader(options(redis_url, prefix, "mail,meil,m*", **more), schema)
-        where = queue.handle.connection.settings.where
-    assert said() == [f"queue meil not found at Redis {where} with prefix={prefix}: no jobs are read until it exists"]
+    queue.add({})
+    batch_reader(options | more | {"queue": "mail,meil,m*"}, SCHEMAS[more.get("view", "jobs")])
+    where = f"{queue.handle.connection.settings.where} with prefix={options['prefix']}"
+    assert said() == [f"queue meil not found at Redis {where}: no jobs are read until it exists"]
 
 
 def test_a_read_of_many_jobs_in_several_states_says_that_an_option_reads_less(
-    redis_url: str, prefix: str, said: Said, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, options: dict[str, Any], said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_bull.spark.inspect.source.ADVISED_FROM", 5)
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many([NewJob({})] * 5)
+    queue.add_many([NewJob({})] * 5)
 
-        def read(**more: str) -> list[str]:
-            before = len(said())
-            batch_reader(options(redis_url, prefix, "mail", **more), SCHEMAS["jobs"]).partitions()
-            return said()[before:]
+    def read(**more: str) -> list[str]:
+        before = len(said())
+        batch_reader(options | more, SCHEMAS["jobs"]).partitions()
+        return said()[before:]
 
-        assert read() == [], "expected no advice for jobs in one state"
-        queue.add({}, delay=60_000)
-        assert read() == [
-            "queue mail: reading 6 jobs in all states (delayed: 1, wait: 5). `where state = …` is applied after the "
-            "read: the option `states` reads only the jobs in some states, which is faster"
-        ]
-        assert read(states="wait,delayed") == read(jobIds="1") == []
+    assert read() == [], "expected no advice for jobs in one state"
+    queue.add({}, delay=60_000)
+    assert read() == [
+        "queue mail: reading 6 jobs in all states (delayed: 1, wait: 5). `where state = …` is applied after the "
+        "read: the option `states` reads only the jobs in some states, which is faster"
+    ]
+    assert read(states="wait,delayed") == read(jobIds="1") == []
 
 
 @pytest.mark.parametrize("available_now", [False, True])
 def test_a_collecting_query_says_once_that_its_queue_does_not_exist(
-    redis_url: str, prefix: str, said: Said, available_now: bool
+    options: dict[str, Any], said: Said, available_now: bool
 ) -> None:
-    reader = result_reader(options(redis_url, prefix, "mail"), SCHEMAS["jobs"])
+    reader = result_reader(options, SCHEMAS["jobs"])
     if available_now:
         reader.prepareForTriggerAvailableNow()
     start = reader.initialOffset()
@@ -72,15 +71,15 @@ def test_a_collecting_query_says_once_that_its_queue_does_not_exist(
     reader._collector(start["reader"]).close()
 
 
-def test_a_query_says_once_that_it_claims_nothing_of_a_paused_queue(redis_url: str, prefix: str, said: Said) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add({})
-        queue.pause()
-        reader = claim_reader(options(redis_url, prefix, "mail", protocol="bullmq"))
-        reader.prepareForTriggerAvailableNow()
-        start = reader.initialOffset()
-        assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
-        [line] = said()
-        assert line == (
-            "queue mail is paused: the query ends without having claimed its jobs, unless the queue is resumed"
-        )
+def test_a_query_says_once_that_it_claims_nothing_of_a_paused_queue(
+    queue: BullQueue, options: dict[str, Any], said: Said
+) -> None:
+    queue.add({})
+    queue.pause()
+    reader = claim_reader(options)
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
+    assert said() == [
+        "queue mail is paused: the query ends without having claimed its jobs, unless the queue is resumed"
+    ]

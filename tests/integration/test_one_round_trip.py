@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from redis import Redis
 from redis.connection import AbstractConnection
 
-from spark_bull import BullQueue, SparkBullError
+from spark_bull import SparkBullError
 from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.queue.handle.job_fields import MOST_PICKED, JobFields
 from spark_bull.core.store import server
 from spark_bull.core.store.client import client_of
 from spark_bull.core.store.connection import Connection
@@ -33,14 +31,11 @@ def test_replies_come_in_the_order_of_the_commands(connection: Connection, clien
     assert connection.pipeline([], raw=True) == []
 
 
-def test_a_key_of_another_type_has_no_reply(connection: Connection, client: Redis, prefix: str) -> None:
-    client.set(f"{prefix}s", "x")
-    client.hset(f"{prefix}h", "a", "1")
-    assert connection.pipeline([("HMGET", f"{prefix}s", "a"), ("HMGET", f"{prefix}h", "a")], raw=True) == [None, [b"1"]]
-
-
 def test_after_an_error_the_next_command_gets_its_own_reply(connection: Connection, client: Redis, prefix: str) -> None:
     client.set(f"{prefix}s", "x")
+    client.hset(f"{prefix}h", "a", "1")
+    # A key of another type has no reply.
+    assert connection.pipeline([("HMGET", f"{prefix}s", "a"), ("HMGET", f"{prefix}h", "a")], raw=True) == [None, [b"1"]]
     with pytest.raises(SparkBullError, match="wrong number of arguments"):
         connection.pipeline([("HMGET",), ("GET", f"{prefix}s")], raw=True)
     assert connection.call("GET", f"{prefix}s") == b"x"
@@ -116,9 +111,8 @@ def test_a_connection_that_the_server_has_closed_is_opened_again_without_another
 def test_a_forked_process_leaves_the_connections_to_the_other_one(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = RedisSettings(redis_url, retry_ms=0)
     first = connection_id(redis_url)
-    known = client_of(settings).run(lambda found: found)
+    known = client_of(RedisSettings(redis_url, retry_ms=0)).run(lambda found: found)
     monkeypatch.setattr(server, "getpid", lambda: 0)
     # `client_of` has another client for another process; a caller may have kept this one.
     assert known.ask("CLIENT", "ID") != first
@@ -129,19 +123,3 @@ def test_methods_of_redis_py_use_the_connection_of_calls(redis_url: str) -> None
     known = client_of(RedisSettings(redis_url, retry_ms=0)).run(lambda found: found)
     assert known.client.client_id() == first
     assert connection_id(redis_url) == first
-
-
-@pytest.mark.parametrize("protocol", [2, 3])
-def test_fields_are_the_same_in_both_versions_of_the_protocol_of_redis(
-    redis_url: str, prefix: str, protocol: int
-) -> None:
-    names = ["name", "data", "opts", *(f"none{n}" for n in range(MOST_PICKED))]
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        job_id = queue.add({"n": 1}, name="mail").encode()
-        settings = replace(queue.handle.connection.settings, extra=(("protocol", str(protocol)),))
-        fields = JobFields(replace(queue.handle, connection=Connection(settings)), names)
-        columns, _, _ = fields.read([job_id, b"none"])
-    assert columns.pop("timestamp")[0] is not None
-    assert (columns.pop("name"), columns.pop("data")) == ([b"mail", None], [b'{"n":1}', None])
-    assert columns.pop("opts")[0] is not None
-    assert [*columns.values()] == [[None, None]] * MOST_PICKED

@@ -14,7 +14,7 @@ from redis.exceptions import BusyLoadingError, ResponseError, TryAgainError
 from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, RedisUnavailable, ScriptError
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.errors import TRANSIENT, code_of, translated
+from spark_bull.core.store.errors import TRANSIENT, translated
 from tests.support.redis_servers import STATES, become_cluster, error_replies
 from tests.support.wait import wait_until
 
@@ -100,18 +100,16 @@ def test_a_check_for_writes_waits_for_the_end_of_a_fail_over(
         checked.result(120)
 
 
-def test_other_temporary_states_are_retried_too() -> None:
-    for error in [BusyLoadingError("Redis is loading"), TryAgainError("Multiple keys request")]:
-        raised = translated(error, RedisSettings("redis://h"), "a command")
-        assert type(raised) is RedisUnavailable
-        assert TRANSIENT[code_of(error)] in str(raised)
-
-
-def test_an_error_in_a_script_is_not_retried() -> None:
+def test_other_temporary_states_are_retried_too_and_an_error_in_a_script_is_not() -> None:
     script = "Error running script (call to f_ab): @user_script:3: user_script:3: attempt to index a nil value"
-    raised = translated(ResponseError(script), RedisSettings("redis://h"), "script `bullmq/add`")
-    assert type(raised) is ScriptError
-    assert "script `bullmq/add` failed" in str(raised)
+    for error, kind, said in (
+        (BusyLoadingError("Redis is loading"), RedisUnavailable, TRANSIENT["LOADING"]),
+        (TryAgainError("Multiple keys request"), RedisUnavailable, TRANSIENT["TRYAGAIN"]),
+        (ResponseError(script), ScriptError, "script `bullmq/add` failed"),
+    ):
+        raised = translated(error, RedisSettings("redis://h"), "script `bullmq/add`")
+        assert type(raised) is kind
+        assert said in str(raised)
 
 
 def test_a_blocked_command_is_retried_after_a_change_of_roles(own_redis: OwnRedis) -> None:

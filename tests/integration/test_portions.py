@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count, islice
+from typing import Any
 
 import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
-from spark_bull.core.queue.jobs.portions import MAX_EXAMINED, MAX_SCRIPTS, JobFilter, Place, read_portion
+from spark_bull.core.queue.jobs.portions import MAX_EXAMINED, MAX_SCRIPTS, JobFilter, read_portion
 from spark_bull.core.queue.jobs.read import MAX_IDS
 from tests.support.traffic import script_work
 from tests.support.web import READING, serving
-from tests.support.work_bench import WorkBench, completed, only_bullmq
+from tests.support.work_bench import NOW, Filled, WorkBench, completed, only_bullmq
 
 HOUR_MS = 3_600_000
 #: Many times as many as a portion may examine.
 LARGE = 20_000
 
-ALL = JobFilter()
 both_orders = pytest.mark.parametrize("descending", [False, True], ids=["asc", "desc"])
 
 
@@ -30,23 +30,25 @@ TWO = ("bull-1", "bullmq")
 
 
 @pytest.fixture(params=TWO)
-def bench(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[WorkBench]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield WorkBench(queue, client, twice=False)
+def bench(request: pytest.FixtureRequest, client: Redis, open_queue: Callable[..., BullQueue]) -> WorkBench:
+    return WorkBench(open_queue("q", request.param), client)
 
 
-def ids_of(
-    bench: WorkBench, *states: str, limit: int = 50, descending: bool = False, wanted: JobFilter = ALL
-) -> list[str]:
-    """The ids of all portions."""
-    found, place = [], None
+def portions(queue: BullQueue, *states: str, limit: int, **options: Any) -> Iterator[list[str]]:
+    """The ids of each portion."""
+    place = None
     while True:
-        portion = read_portion(bench.handle, states, place, limit, wanted=wanted, descending=descending)
+        portion = read_portion(queue.handle, states, place, limit, **options)
         assert len(portion.jobs) <= limit
-        found += [job.id for job in portion.jobs]
+        yield [job.id for job in portion.jobs]
         place = portion.next
         if place is None:
-            return found
+            return
+
+
+def ids_of(bench: WorkBench, *states: str, limit: int = 50, **options: Any) -> list[str]:
+    """The ids of all portions."""
+    return [job_id for ids in portions(bench.queue, *states, limit=limit, **options) for job_id in ids]
 
 
 @both_orders
@@ -73,11 +75,8 @@ def test_portions_of_all_states_have_each_job_once(bench: WorkBench, descending:
 def test_a_search_finds_all_that_fit(bench: WorkBench) -> None:
     bench.add(300)
     bench.queue.add_many([NewJob({"n": n}, name="b") for n in range(17, 20)])
-    for wanted, number in (
-        (JobFilter(text='"N":17'), 12),
-        (JobFilter(name="b"), 3),
-        (JobFilter(text="18", name="b"), 1),
-    ):
+    searches = ((JobFilter(text='"N":17'), 12), (JobFilter(name="b"), 3), (JobFilter(text="18", name="b"), 1))
+    for wanted, number in searches:
         fitting = {job.id for job in bench.queue.page("wait") if wanted.accepts(job)}
         assert set(ids_of(bench, wanted=wanted)) == fitting
         assert len(fitting) == number
@@ -143,13 +142,8 @@ def test_no_job_that_stays_in_its_state_is_skipped(bench: WorkBench, state: str)
         churn = Churn(bench, state, random.Random(seed))
         churn.stayed = set(churn.add(200)) | {job.id for job in bench.queue.page(state)}
         found: set[str] = set()
-        place: Place | None = None
-        while True:
-            portion = read_portion(bench.handle, [state], place, 20, descending=descending)
-            found |= {job.id for job in portion.jobs}
-            place = portion.next
-            if place is None:
-                break
+        for ids in portions(bench.queue, state, limit=20, descending=descending):
+            found |= {*ids}
             churn.change()
         assert churn.stayed, "a test that can't fail"
         assert churn.stayed <= found
@@ -171,30 +165,16 @@ def test_a_place_in_a_list_is_found_again_far_from_where_it_was(bench: WorkBench
 @pytest.fixture(scope="module", params=TWO)
 def large(request: pytest.FixtureRequest) -> Iterator[BullQueue]:
     """A queue with LARGE waiting and LARGE completed jobs."""
-    with EmbeddedRedis() as redis, BullQueue("q", url=redis.url, protocol=request.param) as queue:
-        yield filled(queue)
-
-
-def filled(queue: BullQueue) -> BullQueue:
-    """Writes the jobs as the libraries store them: the test is not about adding."""
-    dialect, keys = queue.handle.dialect, queue.handle.keys
-    for start in range(0, LARGE, 5_000):
-        ids = range(start, start + 5_000)
-        rows = [("HSET", keys.job(str(n)), "name", "send", "data", f'{{"n":{n}}}', "timestamp", n) for n in ids]
-        for state in ("wait", "completed"):
-            key = dialect.state_key(state)
-            names = [f"{n}" if state == "wait" else f"c{n}" for n in ids]
-            if key.kind == "list":
-                rows.append(("LPUSH", keys[key.key], *names))
-            elif key.kind == "set":
-                rows.append(("SADD", keys[key.key], *names))
-            else:
-                rows.append(
-                    ("ZADD", keys[key.key], *(x for n, name in zip(ids, names, strict=True) for x in (n, name)))
-                )
-        rows += [("HSET", keys.job(f"c{n}"), "data", "{}", "timestamp", n, "finishedOn", n) for n in ids]
-        queue.handle.connection.pipeline(rows)
-    return queue
+    with (
+        EmbeddedRedis() as redis,
+        BullQueue("q", url=redis.url, protocol=request.param) as queue,
+        Redis.from_url(redis.url) as client,
+    ):
+        filled = Filled(queue, client)
+        for start in range(0, LARGE, 5_000):
+            for state in ("wait", "completed"):
+                filled.put(state, [f"{state}{n}" for n in range(start, start + 5_000)])
+        yield queue
 
 
 #: Maximum number of commands of a script that read one job.
@@ -207,7 +187,7 @@ FURTHER_COMMANDS = 150
 def test_a_page_of_many_jobs_is_little_work_for_redis(large: BullQueue, state: str) -> None:
     url = large.handle.connection.settings.url
     with serving(url=url) as web, Redis.from_url(url) as client:
-        for query in ("", "&order=desc", "&text=nothing", "&name=none", "&from=5000&to=5010"):
+        for query in ("", "&order=desc", "&text=nothing", "&name=none", f"&from={NOW + 5_000}&to={NOW + 5_010}"):
             cursor = ""
             for _ in range(3):
                 before = commands(client)
@@ -231,12 +211,5 @@ def commands(client: Redis) -> int:
 
 
 def test_paging_through_many_jobs_finds_each_once(large: BullQueue) -> None:
-    place, found = None, []
-    for _ in range(LARGE):
-        portion = read_portion(large.handle, ["completed"], place, 500)
-        found += [job.id for job in portion.jobs]
-        place = portion.next
-        if place is None:
-            break
-    assert len(found) == LARGE
-    assert len(set(found)) == LARGE
+    found = [job_id for ids in portions(large, "completed", limit=500) for job_id in ids]
+    assert len(found) == len(set(found)) == LARGE

@@ -6,8 +6,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -20,6 +20,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from tests.conftest import need
+from tests.integration.conftest import Run
 from tests.integration.test_metrics_server import queries_for_keda, serving
 from tests.support.network import new_listener
 from tests.support.wait import PATIENCE_S, wait_until
@@ -30,26 +31,13 @@ TESTS = Path(__file__).with_name("alerts.yml")
 RULES = Path(__file__).parents[2] / "conf" / "prometheus-alerts.yml"
 
 
-class Prometheus:
-    """A server at `url`, with the rules of conf/."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def ask(self, path: str, **parameters: str) -> Any:
-        """The data of an answer of the API."""
-        with urlopen(f"{self._url}/api/v1/{path}?{urlencode(parameters)}", timeout=PATIENCE_S) as answer:
-            return json.load(answer)["data"]
-
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series of an expression, now."""
-        found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
-        return found
+#: The data of an answer of Prometheus to a path of its API and its parameters; None before it listens.
+Ask = Callable[..., Any]
 
 
 @contextmanager
-def prometheus(target: str, folder: Path) -> Iterator[Prometheus]:
-    """Runs a server that scrapes `target`, such as 127.0.0.1:9090, each second."""
+def prometheus(target: str, folder: Path) -> Iterator[Ask]:
+    """Runs a server with the rules of conf/ that scrapes `target`, such as 127.0.0.1:9090, each second."""
     settings = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(RULES)],
@@ -59,27 +47,25 @@ def prometheus(target: str, folder: Path) -> Iterator[Prometheus]:
     (folder / "prometheus.yml").write_text(json.dumps(settings), "utf-8")
     with new_listener() as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    arguments = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    command = ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    command.append(f"--web.listen-address={address}")
+
+    def ask(path: str, **parameters: str) -> Any:
+        with (
+            suppress(URLError),
+            urlopen(f"http://{address}/api/v1/{path}?{urlencode(parameters)}", timeout=PATIENCE_S) as answer,
+        ):
+            return json.load(answer)["data"]
+
     with (
         (folder / "prometheus.log").open("w") as log,
-        subprocess.Popen(
-            ["prometheus", *arguments, f"--web.listen-address={address}"], stdout=log, stderr=log
-        ) as process,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
     ):
         try:
-            server = Prometheus(f"http://{address}")
-            wait_until(lambda: _answers(server), "Prometheus to answer")
-            yield server
+            wait_until(lambda: ask("rules"), "Prometheus to answer")
+            yield ask
         finally:
             process.terminate()
-
-
-def _answers(server: Prometheus) -> bool:
-    try:
-        server.ask("rules")
-    except URLError:
-        return False
-    return True
 
 
 @pytest.fixture(autouse=True)
@@ -104,26 +90,22 @@ def test_each_alert_fires_when_it_should_and_rests_when_it_should_not() -> None:
 
 
 def test_queries_of_the_dashboard_the_rules_and_keda_have_answers_in_prometheus(
-    client: Redis, redis_url: str, prefix: str, tmp_path: Path
+    client: Redis, queue: BullQueue, run: Run, tmp_path: Path
 ) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        finisher = Finisher(queue, client, twice=False)
-        finisher.finish(3)
-        finisher.finish(1, "failed")
-        queue.add_many([NewJob(n, name="send") for n in range(3)])
-        with serving(redis_url, prefix) as url:
-            target = url.removeprefix("http://").partition("/")[0]
-            with prometheus(target, tmp_path) as server:
-                asked = [*map(shown, queries()), *(compared(rule["expr"]) for rule in alerts().values())]
-                asked += queries_for_keda()
-                for query in asked:
-                    wait_until(lambda query=query: server.query(query), f"an answer to {query}")
-                wait_until(lambda: health_of(server) == dict.fromkeys(alerts(), "ok"), "all rules to be evaluated")
+    finisher = Finisher(queue, client)
+    finisher.finish(3)
+    finisher.finish(1, "failed")
+    queue.add_many([NewJob(n, name="send") for n in range(3)])
+    asked = [*map(shown, queries()), *(compared(rule["expr"]) for rule in alerts().values()), *queries_for_keda()]
+    with serving(*run.common) as url, prometheus(url.removeprefix("http://").partition("/")[0], tmp_path) as ask:
+        for query in asked:
+            wait_until(lambda query=query: ask("query", query=query)["result"], f"an answer to {query}")
+        wait_until(lambda: health_of(ask) == dict.fromkeys(alerts(), "ok"), "all rules to be evaluated")
 
 
-def health_of(server: Prometheus) -> dict[str, str]:
+def health_of(ask: Ask) -> dict[str, str]:
     """The rules of a server, and whether their last evaluation succeeded."""
-    return {rule["name"]: rule["health"] for group in server.ask("rules")["groups"] for rule in group["rules"]}
+    return {rule["name"]: rule["health"] for group in ask("rules")["groups"] for rule in group["rules"]}
 
 
 def shown(query: str) -> str:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -17,6 +18,7 @@ from spark_bull.core.queue.dispatch.roll_forward import Callback, CallbackJob, o
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.ops.cli.main import main
+from tests.integration.conftest import Run
 from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.writes import register_all
@@ -27,9 +29,6 @@ HOURS_S = 10_000.0
 #: Maximum number of elements (keys, fields, ids) that a promoting script names or reads per job.
 ELEMENTS_PER_JOB = 25
 
-#: Their signals differ.
-each_dialect = pytest.mark.parametrize("protocol", ["bull", "bullmq"])
-
 
 @pytest.fixture
 def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,22 +38,23 @@ def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("only_signals")
-@each_dialect
+@pytest.mark.parametrize("protocol", ["bull", "bullmq"])
 def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_or_expires_earlier(
-    redis_url: str, prefix: str, protocol: str
+    open_queue: Callable[..., BullQueue], place: dict[str, Any], protocol: str
 ) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol, events="none") as queue:
-        queue.add({"n": 0}, delay=DAY_MS)
-        with Promoter(redis_url, ["mail"], prefix=prefix, protocol=protocol, rescue=False, events="none") as promoter:
-            for n in range(1, 4):
-                queue.add({"n": n}, delay=150)
-                wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to wait")
-            wait_until(lambda: promoter.done.promoted == 3, "the promoter to count them")
-            queue.add({"n": 4}, expire_after_ms=DAY_MS)
-            for n in range(1, 4):
-                queue.add({"n": n}, expire_after_ms=150)
-                wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")
-        assert not promoter.running
+    """The signals of the dialects differ."""
+    queue = open_queue("mail", protocol, events="none")
+    queue.add({"n": 0}, delay=DAY_MS)
+    with Promoter(queues="mail", protocol=protocol, rescue=False, events="none", **place) as promoter:
+        for n in range(1, 4):
+            queue.add({"n": n}, delay=150)
+            wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to wait")
+        wait_until(lambda: promoter.done.promoted == 3, "the promoter to count them")
+        queue.add({"n": 4}, expire_after_ms=DAY_MS)
+        for n in range(1, 4):
+            queue.add({"n": n}, expire_after_ms=150)
+            wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")
+    assert not promoter.running
 
 
 def test_a_stopped_promoter_logs_nothing_when_its_server_ends(own_log: pytest.LogCaptureFixture) -> None:
@@ -71,64 +71,60 @@ def test_a_stopped_promoter_logs_nothing_when_its_server_ends(own_log: pytest.Lo
 
 @pytest.mark.usefixtures("only_signals")
 def test_a_sleeping_promoter_wakes_for_a_callback_that_expires_with_fewer_events(
-    redis_url: str, prefix: str, client: Redis
+    open_queue: Callable[..., BullQueue], place: dict[str, Any], client: Redis
 ) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq", events="none") as queue:
-        queue.add({}, expire_after_ms=DAY_MS)
-        with Promoter(redis_url, ["mail"], prefix=prefix, rescue=False, events="none") as promoter:
-            for name in ("first", "second", "third"):
-                job = CallbackJob("mail", "bullmq", None, "{}", {"expireAfterMs": 150})
-                open_callback(queue.handle, Callback(job, name, ("pending",)))
-                key = queue.handle.keys.job(name)
-                wait_until(lambda key=key: client.hget(key, "defa") == b"expired", "the callback to expire")
-            assert promoter.running
+    queue = open_queue("mail", "bullmq", events="none")
+    queue.add({}, expire_after_ms=DAY_MS)
+    with Promoter(queues="mail", rescue=False, events="none", **place) as promoter:
+        for name in ("first", "second", "third"):
+            job = CallbackJob("mail", "bullmq", None, "{}", {"expireAfterMs": 150})
+            open_callback(queue.handle, Callback(job, name, ("pending",)))
+            key = queue.handle.keys.job(name)
+            wait_until(lambda key=key: client.hget(key, "defa") == b"expired", "the callback to expire")
+        assert promoter.running
 
 
 def test_a_write_whose_chunks_are_gone_ends_no_promoter(
-    redis_url: str, prefix: str, client: Redis, caplog: pytest.LogCaptureFixture
+    open_queue: Callable[..., BullQueue], place: dict[str, Any], client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with (
-        BullQueue("a", url=redis_url, prefix=prefix, protocol="bullmq") as broken,
-        BullQueue("b", url=redis_url, prefix=prefix, protocol="bullmq") as whole,
-    ):
-        for queue in (broken, whole):
-            register_all(queue.handle, "w", [[NewJob({"n": n}) for n in range(3)]], 3)
-        client.delete(*client.scan_iter(f"{prefix}:a:spark:stage:*"))
-        register_all(broken.handle, "later", [[NewJob({"n": n}) for n in range(2)]], 2)
-        with Promoter(redis_url, ["a", "b"], prefix=prefix, protocol="bullmq", rescue=False) as promoter:
-            wait_until(lambda: (broken.counts()["wait"], whole.counts()["wait"]) == (2, 3), "the other writes")
-            assert promoter.running
+    broken, whole = (open_queue(name, "bullmq") for name in "ab")
+    for queue in (broken, whole):
+        register_all(queue.handle, "w", [[NewJob({"n": n}) for n in range(3)]], 3)
+    client.delete(*client.scan_iter(f"{broken.handle.keys.base}spark:stage:*"))
+    register_all(broken.handle, "later", [[NewJob({"n": n}) for n in range(2)]], 2)
+    with Promoter(queues=["a", "b"], protocol="bullmq", rescue=False, **place) as promoter:
+        wait_until(lambda: (broken.counts()["wait"], whole.counts()["wait"]) == (2, 3), "the other writes")
+        assert promoter.running
     assert "queue a: chunks were gone from Redis after 0 of 3 rows" in caplog.text
 
 
 def test_a_promoter_finds_new_queues_that_match_its_glob(
-    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    open_queue: Callable[..., BullQueue], place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_bull.run.services.service.GLOB_S", 0.05)
-    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
-    with Promoter(redis_url, ["mail"], prefix=prefix), BullQueue("mail", **options) as later:
+    later, other, second = (open_queue(name, "bullmq") for name in ("mail", "other", "mail-2"))
+    with Promoter(queues="mail", **place):
         later.add({}, delay=50)
         wait_until(lambda: later.counts()["wait"] == 1, "the new queue to be found")
-    with BullQueue("other", **options) as other, BullQueue("mail-2", **options) as second:
-        other.add({}, delay=10)
-        now = other.handle.connection.now_ms
-        due = now() + 10
-        with Promoter(redis_url, ["mail*"], prefix=prefix):
-            for n in (1, 2):
-                wait_until(lambda: now() > due, "the other queue's job to be due")
-                second.add({}, delay=10)
-                wait_until(lambda n=n: second.counts()["wait"] == n, "the job of the new queue to be promoted")
-        assert other.counts()["delayed"] == 1
+    other.add({}, delay=10)
+    now = other.handle.connection.now_ms
+    due = now() + 10
+    with Promoter(queues="mail*", **place):
+        for n in (1, 2):
+            wait_until(lambda: now() > due, "the other queue's job to be due")
+            second.add({}, delay=10)
+            wait_until(lambda n=n: second.counts()["wait"] == n, "the job of the new queue to be promoted")
+    assert other.counts()["delayed"] == 1
 
 
 def test_several_promoters_promote_each_job_once_and_fail_each_expired_one_once(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str
+    queue: BullQueue, client: Redis, place: dict[str, Any]
 ) -> None:
     """No worker runs: jobs that expire wait, are delayed, or have a priority."""
     ids = queue.add_many(NewJob({"n": n}, delay=100 + n % 50) for n in range(2_000)).ids
     kinds = ({}, {"priority": 3}, {"delay": 100})
     queue.add_many(NewJob({}, expire_after_ms=200, **kinds[n % 3]) for n in range(300))
-    promoters = [Promoter(redis_url, ["mail"], prefix=prefix, protocol="bullmq").start() for _ in range(3)]
+    promoters = [Promoter(queues="mail", protocol="bullmq", **place).start() for _ in range(3)]
     wait_until(lambda: sum(one.done.expired for one in promoters) >= 300, "the other jobs to expire")
     wait_until(lambda: {job.id for job in queue.page("wait")} == {*ids}, "all jobs to be promoted")
     for promoter in promoters:
@@ -143,11 +139,11 @@ def test_several_promoters_promote_each_job_once_and_fail_each_expired_one_once(
     assert len({*promoted}) == len(promoted) >= 2_000
 
 
-def test_a_rescuer_rescues_stalled_jobs(queue: BullQueue, redis_url: str, prefix: str) -> None:
+def test_a_rescuer_rescues_stalled_jobs(queue: BullQueue, place: dict[str, Any]) -> None:
     queue.add({})
     keys = queue.handle.keys
     queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
-    with Rescuer(redis_url, ["mail"], prefix=prefix, check_ms=100, max_stalled=0):
+    with Rescuer(queues="mail", check_ms=100, max_stalled=0, **place):
         wait_until(lambda: queue.counts()["wait"] == 1, "the job to be rescued")
     # The worker that claims it next fails it.
     assert queue.handle.connection.call("HEXISTS", keys.job("1"), "defa") == 1
@@ -162,42 +158,31 @@ def test_wrong_arguments_are_refused_by_the_constructor(redis_url: str) -> None:
         Rescuer(redis_url, max_stalled=-1)
 
 
-def test_queues_may_be_one_name_or_glob(queue: BullQueue, redis_url: str, prefix: str) -> None:
-    for queues in ("mail", "m*"):
-        queue.add({}, delay=1)
-        promoter = Promoter(redis_url, queues, prefix=prefix)
-        wait_until(lambda promoter=promoter: promoter.once().promoted, "the job to be promoted")
-
-
 def test_the_command_with_once_promotes_due_jobs_and_ends(
-    queue: BullQueue, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+    queue: BullQueue, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue.add_many([NewJob({}, delay=1), NewJob({}, delay=DAY_MS)])
     now = queue.handle.connection.now_ms()
     wait_until(lambda: queue.handle.connection.now_ms() > now + 5, "the job to be due")
-    assert main(["--url", redis_url, "--prefix", prefix, "--json", "promote", "mail", "--once"]) == 0
-    assert '"promoted": 1' in capsys.readouterr().out
+    assert run.data("promote", "mail", "--once")["promoted"] == 1
     (job,) = queue.page("delayed")
-    assert main(["--url", redis_url, "--prefix", prefix, "promote", "mail", job.id]) == 0
+    run("promote", "mail", job.id)
     assert queue.counts()["wait"] == 2
-    assert main(["--url", redis_url, "--prefix", prefix, "promote", "meil", "--once"]) == 0
+    assert main([*run.common, "promote", "meil", "--once"]) == 0
     assert capsys.readouterr().err.startswith("spark-bull promote: no such queue: meil (prefix ")
 
 
-def test_the_command_runs_until_sigterm(queue: BullQueue, redis_url: str, prefix: str) -> None:
-    queue.add({}, delay=1)
-    arguments = ["mail", "--url", redis_url, "--prefix", prefix]
-    running = subprocess.Popen(
-        [sys.executable, "jobs/promote.py", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        wait_until(lambda: queue.counts()["wait"] == 1, "the job to be promoted")
-        queue.add({}, delay=100)
-        wait_until(lambda: queue.counts()["wait"] == 2, "the second job to be promoted")
-        running.send_signal(signal.SIGTERM)
-        output, _ = running.communicate(timeout=PATIENCE_S)
-    finally:
-        running.kill()
+def test_the_command_runs_until_sigterm(queue: BullQueue, run: Run) -> None:
+    command = [sys.executable, "jobs/promote.py", "mail", *run.common]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            for n in (1, 2):
+                queue.add({}, delay=100)
+                wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to be promoted")
+            running.send_signal(signal.SIGTERM)
+            output, _ = running.communicate(timeout=PATIENCE_S)
+        finally:
+            running.kill()
     assert running.returncode == 0
     assert "promoted 2" in " ".join(output.split())
 
@@ -225,6 +210,6 @@ def test_many_jobs_due_at_once_are_promoted_in_chunks(own_redis: Callable[..., E
         assert queue.counts()["wait"] == jobs
 
 
-def test_a_running_promoter_does_not_keep_the_program_alive(redis_url: str, prefix: str) -> None:
-    code = f"from spark_bull import Promoter; Promoter({redis_url!r}, ['mail'], prefix={prefix!r}).start()"
+def test_a_running_promoter_does_not_keep_the_program_alive(place: dict[str, Any]) -> None:
+    code = f"from spark_bull import Promoter; Promoter(queues='mail', **{place}).start()"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)

@@ -12,8 +12,9 @@ from redis import Redis
 from spark_bull import BullQueue, Guard, LocalWorker, NewJob, OptionError, Promoter
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.queue.work import verbs
-from spark_bull.ops.cli.main import main, parser
+from spark_bull.ops.cli.main import main
 from spark_bull.run.services.guarding import Ageing
+from tests.integration.conftest import Run
 from tests.support.forked_programs import ForkedProcess, promote
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
@@ -38,11 +39,11 @@ def fail_jobs(bench: WorkBench, guard: Guard) -> None:
 
 
 def test_of_two_promoters_one_pauses_the_queue_and_one_resumes_it(
-    bench: WorkBench, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+    bench: WorkBench, place: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     guard = Guard("mai*", CONDITION, resume_after_s=0.5)
     caplog.set_level(logging.INFO, "spark_bull")
-    one, other = (Promoter(redis_url, ["mail"], prefix=prefix, rescue=False, guards=[guard]) for _ in range(2))
+    one, other = (Promoter(queues="mail", rescue=False, guards=[guard], **place) for _ in range(2))
     with one, other:
         fail_jobs(bench, guard)
         wait_until(lambda: one.done.resumed + other.done.resumed, "a promoter to resume the queue")
@@ -58,25 +59,23 @@ def test_of_two_promoters_one_pauses_the_queue_and_one_resumes_it(
     ]
 
 
-def test_another_promoter_resumes_the_queue_of_one_that_was_killed(
-    bench: WorkBench, redis_url: str, prefix: str
-) -> None:
+def test_another_promoter_resumes_the_queue_of_one_that_was_killed(bench: WorkBench, place: dict[str, Any]) -> None:
     guard = Guard("mail", CONDITION, resume_after_s=3)
-    with ForkedProcess(promote, redis_url, prefix, "mail", guards=guard) as promoter:
+    with ForkedProcess(promote, *place.values(), "mail", guards=guard) as promoter:
         fail_jobs(bench, guard)
         wait_until(bench.queue.is_paused, "the guard to pause the queue")
         promoter.end_by(signal.SIGKILL)
-    with Promoter(redis_url, ["mail"], prefix=prefix, guards=Guard("mail", "failedRate > 0.9 over 1h")) as another:
+    with Promoter(queues="mail", guards=Guard("mail", "failedRate > 0.9 over 1h"), **place) as another:
         wait_until(lambda: another.done.resumed == 1, "another guard to resume the queue")
     assert not bench.queue.is_paused()
 
 
 def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
-    bench: WorkBench, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    bench: WorkBench, place: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_bull.core.queue.work.verbs.MOVE_SIZE", 2)
     guard = Guard("mail", CONDITION, resume_after_s=0.1)
-    promoter = Promoter(redis_url, ["mail"], prefix=prefix, rescue=False, guards=[guard])
+    promoter = Promoter(queues="mail", rescue=False, guards=[guard], **place)
     # What an earlier pause has left behind.
     older = [str(n).encode() for n in range(100, 104)]
     bench.client.rpush(bench.key("paused"), *older)
@@ -89,19 +88,16 @@ def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
     assert not bench.client.exists(bench.key("paused"))
 
 
-def test_the_guards_of_the_command_are_those_of_its_queue(redis_url: str, prefix: str, bench: WorkBench) -> None:
-    given = ["promote", "mail", "--guard", CONDITION, "--guard", "failedRate>0.5 over 1m", "--resume-after", "2m"]
-    assert parser().parse_args(given).resume_after == 120
-    assert main([*given, "--once", "--url", redis_url, "--prefix", prefix]) == 0
+def test_the_guards_of_the_command_are_those_of_its_queue(run: Run, bench: WorkBench) -> None:
+    run("promote", "mail", "--guard", CONDITION, "--guard", "failedRate>0.5 over 1m", "--resume-after", "2m", "--once")
     for condition in (CONDITION, "failedRate > 0.5 over 1m"):
         assert bench.client.exists(bench.handle.keys.guard(Guard("mail", condition, 120.0).id))
 
 
-def test_a_worker_of_the_command_runs_the_guards_of_its_queues(bench: WorkBench, redis_url: str, prefix: str) -> None:
+def test_a_worker_of_the_command_runs_the_guards_of_its_queues(bench: WorkBench, run: Run) -> None:
     # Parses its job as a text, and so fails.
     given = ["work", "--local", "--queue", "post,mail", "--processor", "json:loads", "--guard", CONDITION]
-    given += ["--resume-after", "2m", "--url", redis_url, "--prefix", prefix]
-    with ForkedProcess(main, given) as worker:
+    with ForkedProcess(main, [*run.common, *given, "--resume-after", "2m"]) as worker:
         guard = bench.handle.keys.guard(Guard("mail", CONDITION, 120.0).id)
         wait_until(lambda: bench.client.exists(guard), "the guard to look")
         bench.add(5)
@@ -126,15 +122,8 @@ def test_a_guard_of_another_queue_is_refused(redis_url: str) -> None:
 HOUR = 3_600_000
 
 
-def waiting(queue: BullQueue) -> list[tuple[Any, int]]:
-    """The payload and the priority of the jobs, in the order in which workers take them."""
-    return [(job.data, job.priority) for job in queue.page("prioritized")]
-
-
-def aged(queue: BullQueue, **ageing: Any) -> int:
-    settings = queue.handle.connection.settings
-    promoter = Promoter(settings.url, ["mail"], prefix=queue.handle.keys.prefix, rescue=False, ageing=ageing)
-    return promoter.once().aged
+def aged(place: dict[str, Any], **ageing: Any) -> int:
+    return Promoter(queues="mail", rescue=False, ageing=ageing, **place).once().aged
 
 
 @pytest.mark.parametrize(("after_ms", "interval_s"), [(1, 1), (30_000, 3), (HOUR, 60)])
@@ -142,43 +131,36 @@ def test_jobs_are_looked_at_ten_times_until_they_age(after_ms: int, interval_s: 
     assert Ageing(after_ms, priority=1).interval_s == interval_s
 
 
-def test_jobs_that_have_waited_for_long_get_a_higher_priority(queue: BullQueue) -> None:
+def test_jobs_that_have_waited_for_long_get_a_higher_priority(queue: BullQueue, place: dict[str, Any]) -> None:
     now = epoch_ms()
     old, young = now - 2 * HOUR, now - HOUR // 2
+    low = [("old low", old), ("older low", old), ("young low", young), ("behind it", old)]
     queue.add_many(
         [
             NewJob("urgent", priority="critical", timestamp=old),
             NewJob("old high", priority="high", timestamp=old),
-            NewJob("old low", priority="low", timestamp=old),
-            NewJob("older low", priority="low", timestamp=old),
-            NewJob("young low", priority="low", timestamp=young),
-            NewJob("behind it", priority="low", timestamp=old),
+            *(NewJob(data, priority="low", timestamp=timestamp) for data, timestamp in low),
             NewJob("young normal", priority="normal", timestamp=young),
         ]
     )
-    assert aged(queue, after_ms=HOUR, priority="high") == 2
-    assert waiting(queue) == [
-        ("urgent", 1),
-        ("old high", 2),
-        ("old low", 2),
-        ("older low", 2),
-        ("young normal", 4),
-        ("young low", 5),
-        ("behind it", 5),
-    ]
-    assert aged(queue, after_ms=HOUR, priority="high") == 0
+    assert aged(place, after_ms=HOUR, priority="high") == 2
+    # The payload and the priority, in the order in which workers take jobs.
+    waiting = [(job.data, job.priority) for job in queue.page("prioritized")]
+    assert waiting[:4] == [("urgent", 1), ("old high", 2), ("old low", 2), ("older low", 2)]
+    assert waiting[4:] == [("young normal", 4), ("young low", 5), ("behind it", 5)]
+    assert aged(place, after_ms=HOUR, priority="high") == 0
     # The first one of its priority has now waited for so long, too.
-    assert aged(queue, after_ms=HOUR // 4, priority="high") == 3
-    assert aged(queue, after_ms=HOUR // 4) == 6
-    assert {priority for _, priority in waiting(queue)} == {1}
+    assert aged(place, after_ms=HOUR // 4, priority="high") == 3
+    assert aged(place, after_ms=HOUR // 4) == 6
+    assert {job.priority for job in queue.page("prioritized")} == {1}
 
 
-def test_a_delay_is_no_waiting_time(queue: BullQueue, client: Redis) -> None:
+def test_a_delay_is_no_waiting_time(queue: BullQueue, place: dict[str, Any]) -> None:
     old = epoch_ms() - 10 * HOUR
     delayed = queue.add("delayed", priority=7, timestamp=old, delay=9 * HOUR + HOUR // 2 + HOUR // 4)
     queue.promote(delayed)
-    assert aged(queue, after_ms=HOUR) == 0
-    assert aged(queue, after_ms=HOUR // 10) == 1
+    assert aged(place, after_ms=HOUR) == 0
+    assert aged(place, after_ms=HOUR // 10) == 1
 
 
 def test_all_jobs_of_many_priorities_age(queue: BullQueue, client: Redis) -> None:
@@ -195,31 +177,25 @@ def test_all_jobs_of_many_priorities_age(queue: BullQueue, client: Redis) -> Non
     assert client.zcard(queue.handle.keys["prioritized"]) == 110
 
 
-def test_a_running_promoter_ages_jobs(queue: BullQueue) -> None:
+def test_a_running_promoter_ages_jobs(queue: BullQueue, place: dict[str, Any]) -> None:
     queue.add("late", priority=9, timestamp=epoch_ms() - HOUR)
-    settings = queue.handle.connection.settings
-    ageing = {"after_ms": HOUR // 2}
-    with Promoter(settings.url, ["mail"], prefix=queue.handle.keys.prefix, ageing=ageing) as promoter:
+    with Promoter(queues="mail", ageing={"after_ms": HOUR // 2}, **place) as promoter:
         wait_until(lambda: promoter.done.aged == 1, "the job to age")
-    assert waiting(queue) == [("late", 1)]
+    assert [job.priority for job in queue.page("prioritized")] == [1]
 
 
 @pytest.mark.parametrize("queue", ["bull"], indirect=True)
-def test_jobs_of_bull_do_not_age(queue: BullQueue, caplog: pytest.LogCaptureFixture) -> None:
+def test_jobs_of_bull_do_not_age(queue: BullQueue, place: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     queue.add("old", priority=9, timestamp=epoch_ms() - HOUR)
-    assert aged(queue, after_ms=1) == 0
-    assert (
-        "expected no `ageing`: bull keeps jobs with a priority among the others, so that they do not age" in caplog.text
-    )
+    assert aged(place, after_ms=1) == 0
+    said = "expected no `ageing`: bull keeps jobs with a priority among the others, so that they do not age"
+    assert said in caplog.text
 
 
 def test_wrong_rules_are_refused(redis_url: str) -> None:
+    no_objects = ({}, {"after_ms": 0}, {"after_ms": "1h"}, {"after_ms": 5, "to": 1}, "1h")
     for ageing, message in [
-        ({}, "expected `ageing` to be an object such as"),
-        ({"after_ms": 0}, "expected `ageing` to be an object such as"),
-        ({"after_ms": "1h"}, "expected `ageing` to be an object such as"),
-        ({"after_ms": 5, "to": 1}, "expected `ageing` to be an object such as"),
-        ("1h", "expected `ageing` to be an object such as"),
+        *((one, "expected `ageing` to be an object such as") for one in no_objects),
         ({"after_ms": 5, "priority": "urgent"}, "`ageing`: expected `priority` to be .* got: 'urgent'"),
         ({"after_ms": 5, "priority": 0}, "expected the priority of `ageing` to be at least 1, got: 0"),
     ]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +41,15 @@ class Servers:
         slave = self.client.info("replication").get("slave0")
         return isinstance(slave, dict) and slave["state"] == "online"
 
+    def queue(self, prefix: str, **options: Any) -> BullQueue:
+        """The queue `q` on the primary."""
+        return BullQueue("q", url=self.primary.url, prefix=prefix, protocol="bullmq", **options)
+
+    def options(self, prefix: str, **options: str) -> dict[str, str]:
+        """The options of a write to it that waits for the replica."""
+        place = {"url": self.primary.url, "prefix": prefix, "queue": "q", "protocol": "bullmq"}
+        return {**place, "replicas": "1", **options}
+
 
 @pytest.fixture(scope="module")
 def started() -> Iterator[Servers]:
@@ -61,7 +70,7 @@ def servers(started: Servers) -> Servers:
 
 
 def test_a_call_returns_when_a_replica_has_the_jobs(servers: Servers, prefix: str) -> None:
-    with BullQueue("q", url=servers.primary.url, prefix=prefix, protocol="bullmq", replicas=1) as queue:
+    with servers.queue(prefix, replicas=1) as queue:
         added = queue.add_many(NewJob({"n": n}) for n in range(1_200))
         assert (added.added, added.replicas) == (1_200, 1)
         assert servers.copy.llen(f"{prefix}:q:wait") == 1_200
@@ -71,49 +80,46 @@ def test_a_call_returns_when_a_replica_has_the_jobs(servers: Servers, prefix: st
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_a_write_of_spark_ends_when_a_replica_has_it(servers: Servers, prefix: str, delivery: str) -> None:
-    options = {"url": servers.primary.url, "prefix": prefix, "queue": "q", "replicas": "1", "delivery": delivery}
-    sink = Sink(options, ROWS)
+    sink = Sink(servers.options(prefix, delivery=delivery), ROWS)
     for first in (0, 700):
         sink.task([{"n": n} for n in range(first, first + 700)])
     sink.commit()
     assert servers.copy.llen(f"{prefix}:q:wait") == 1_400
-    with BullQueue("q", url=servers.primary.url, prefix=prefix) as queue:
+    with servers.queue(prefix) as queue:
         (record,) = queue.writes()
         assert (record.added, record.replicas) == (1_400, 1)
 
 
 def test_schedules_and_changes_are_replicated(servers: Servers, prefix: str) -> None:
-    options = {"url": servers.primary.url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "replicas": "1"}
-    schedules = ScheduleSink(options | {"mode": "schedule"}, SCHEDULES)
+    schedules = ScheduleSink(servers.options(prefix, mode="schedule"), SCHEDULES)
     schedules.task([{"id": "hourly", "every": 3_600_000}])
     schedules.commit()
     assert servers.copy.zscore(f"{prefix}:q:repeat", "hourly")
-    with BullQueue("q", url=servers.primary.url, prefix=prefix) as queue:
+    with servers.queue(prefix) as queue:
         job_id = queue.add({}, delay=3_600_000)
-        changes = ManageSink(options | {"mode": "manage", "action": "promote"}, CHANGES)
+        changes = ManageSink(servers.options(prefix, mode="manage", action="promote"), CHANGES)
         changes.task([{"id": job_id}])
         changes.commit()
         assert job_id.encode() in servers.copy.lrange(f"{prefix}:q:wait", 0, -1)
         assert [record.replicas for record in queue.writes()] == [1, 1]
-    late = ManageSink(options | {"mode": "manage", "action": "remove", "replicaTimeoutMs": str(SOON_MS)}, CHANGES)
+    late = ManageSink(servers.options(prefix, mode="manage", action="remove", replicaTimeoutMs=f"{SOON_MS}"), CHANGES)
     late.task([{"id": job_id}])
     servers.copy.replicaof("NO", "ONE")
     with pytest.raises(NotReplicated, match=r"got 0. The jobs were changed: don't write again"):
         late.commit()
     with pytest.raises(NotReplicated, match="expected `replicas` to be at most 0"):
-        ScheduleSink(options | {"mode": "schedule", "retryMs": "0"}, SCHEDULES)
+        ScheduleSink(servers.options(prefix, mode="schedule", retryMs="0"), SCHEDULES)
 
 
 def test_a_write_that_too_few_replicas_have_says_so_and_is_not_repeated(servers: Servers, prefix: str) -> None:
-    options = {"url": servers.primary.url, "prefix": prefix, "queue": "q", "replicas": "1"}
-    sink = Sink(options | {"replicaTimeoutMs": str(SOON_MS)}, ROWS, Identity("query", 1))
+    sink = Sink(servers.options(prefix, replicaTimeoutMs=f"{SOON_MS}"), ROWS, Identity("query", 1))
     sink.task([{"n": 1}])
     # A replica that has gone after the check.
     servers.copy.replicaof("NO", "ONE")
     with pytest.raises(NotReplicated, match=r"expected 1 replicas .*, got 0. The jobs were added"):
         sink.commit()
     servers.follow()
-    again = Sink(options, ROWS, Identity("query", 1))
+    again = Sink(servers.options(prefix), ROWS, Identity("query", 1))
     again.task([{"n": 1}])
     assert again.messages[0].parts == ()
     again.commit()
@@ -131,7 +137,7 @@ def test_a_job_that_too_few_replicas_have_is_added_with_an_error(
         return add(*args, **more)
 
     monkeypatch.setattr(adding, "add_chunk", add_without_replica)
-    with BullQueue("q", url=servers.primary.url, prefix=prefix, replicas=1, replica_timeout_ms=SOON_MS) as queue:
+    with servers.queue(prefix, replicas=1, replica_timeout_ms=SOON_MS) as queue:
         with pytest.raises(NotReplicated) as raised:
             queue.add({})
         assert (raised.value.queue, raised.value.replicas) == ("q", 0)
@@ -139,19 +145,17 @@ def test_a_job_that_too_few_replicas_have_is_added_with_an_error(
 
 
 def test_too_few_replicas_are_an_error_before_anything_is_written(
-    servers: Servers, client: Redis, redis_url: str, prefix: str
+    servers: Servers, client: Redis, open_queue: Callable[..., BullQueue], redis_url: str, prefix: str
 ) -> None:
     message = r"expected `replicas` to be at most 0, the number of replicas that are connected to Redis at .*, got: 1"
-    options = {"prefix": prefix, "queue": "q", "retryMs": "0"}
-    with BullQueue("q", url=redis_url, prefix=prefix, replicas=1, retry_ms=0) as queue:
-        with pytest.raises(NotReplicated, match=message) as raised:
-            queue.add({})
-        assert (raised.value.queue, raised.value.replicas, raised.value.was_written) == ("q", 0, False)
+    with pytest.raises(NotReplicated, match=message) as raised:
+        open_queue("q", replicas=1, retry_ms=0).add({})
+    assert (raised.value.queue, raised.value.replicas, raised.value.was_written) == ("q", 0, False)
     with pytest.raises(NotReplicated, match=message):
-        Sink(options | {"url": redis_url, "replicas": "1"}, ROWS)
+        Sink(servers.options(prefix, url=redis_url, retryMs="0"), ROWS)
     assert list(client.scan_iter(f"{prefix}:*")) == []
     with pytest.raises(NotReplicated, match=r"to be at most 1, .* got: 2"):
-        Sink(options | {"url": servers.primary.url, "replicas": "2"}, ROWS)
+        Sink(servers.options(prefix, replicas="2", retryMs="0"), ROWS)
 
 
 def test_a_write_waits_for_a_replica_that_restarts(
@@ -159,11 +163,7 @@ def test_a_write_waits_for_a_replica_that_restarts(
 ) -> None:
     servers.copy.replicaof("NO", "ONE")
     wait_until(lambda: servers.client.info("replication")["connected_slaves"] == 0, "the replica to be gone")
-    with (
-        caplog.at_level("WARNING", "spark_bull"),
-        ThreadPoolExecutor(1) as pool,
-        BullQueue("q", url=servers.primary.url, prefix=prefix, replicas=1, retry_ms=60_000) as queue,
-    ):
+    with ThreadPoolExecutor(1) as pool, servers.queue(prefix, replicas=1, retry_ms=60_000) as queue:
         added = pool.submit(queue.add_many, [NewJob({})])
         wait_until(lambda: "too few replicas for a write" in caplog.text or added.done(), "the write to wait")
         servers.follow()
@@ -171,11 +171,9 @@ def test_a_write_waits_for_a_replica_that_restarts(
 
 
 def test_a_primary_that_is_replaced_during_a_write_is_an_error(servers: Servers, prefix: str) -> None:
-    with BullQueue("q", url=servers.primary.url, prefix=prefix) as queue:
-        terms = ReplicaTerms(1, 60_000)
-        assert check_replicas(queue.handle.connection, terms, "q") == {
-            servers.client.info("replication")["master_replid"]
-        }
+    with servers.queue(prefix) as queue:
+        terms, primary = ReplicaTerms(1, 60_000), servers.client.info("replication")["master_replid"]
+        assert check_replicas(queue.handle.connection, terms, "q") == {primary}
         with pytest.raises(NotReplicated, match="another server has become the primary"):
             wait_for_replicas(queue.handle.connection, queue.handle.keys, terms, {"that of another server"})
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructType
 from redis import Redis
 
 from spark_bull import BullQueue, OptionError
@@ -16,14 +16,8 @@ from tests.support.dump import Dump, difference, dump
 from tests.support.without_spark import ScheduleSink
 
 HOUR = 3_600_000
-SCHEMA = StructType(
-    [
-        StructField("id", StringType()),
-        StructField("every", LongType()),
-        StructField("pattern", StringType()),
-        StructField("data", StringType()),
-    ]
-)
+SCHEMA = StructType().add("id", StringType()).add("every", LongType()).add("pattern", StringType())
+SCHEMA = SCHEMA.add("data", StringType())
 
 
 def rows(first: int, last: int, **more: Any) -> list[dict[str, Any]]:
@@ -35,10 +29,15 @@ StartSink = Callable[..., ScheduleSink]
 
 
 @pytest.fixture
-def sink(queue: BullQueue, redis_url: str, prefix: str) -> StartSink:
-    def start(identity: Identity | None = None, **options: str) -> ScheduleSink:
-        given = {"url": redis_url, "prefix": prefix, "queue": "mail", "protocol": queue.protocol, "mode": "schedule"}
-        return ScheduleSink(given | options, SCHEMA, identity)
+def sink(queue: BullQueue, place: dict[str, str]) -> StartSink:
+    """Starts a write with these rows, a list per task."""
+
+    def start(*tasks: list[dict[str, Any]], identity: Identity | None = None, **options: str) -> ScheduleSink:
+        given = {**place, "queue": "mail", "protocol": queue.protocol, "mode": "schedule", **options}
+        sink = ScheduleSink(given, SCHEMA, identity)
+        for task in tasks:
+            sink.task(task)
+        return sink
 
     return start
 
@@ -49,9 +48,7 @@ def public(client: Redis, prefix: str) -> Dump:
 
 @pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
 def test_schedulers_are_visible_after_the_commit(queue: BullQueue, sink: StartSink) -> None:
-    write = sink()
-    write.task(rows(0, 250))
-    write.task(rows(250, 300))
+    write = sink(rows(0, 250), rows(250, 300))
     assert queue.schedulers() == []
     write.commit()
     assert sorted(found.id for found in queue.schedulers()) == [f"s{n:04}" for n in range(300)]
@@ -66,9 +63,7 @@ def test_a_replayed_write_changes_nothing(
 ) -> None:
     def write() -> None:
         options = {"txnAppId": "plans", "txnVersion": "7"} if identified == "batch" else {}
-        one = sink(None if options else Identity("query", 3), **options)
-        one.task(rows(0, 10))
-        one.commit()
+        sink(rows(0, 10), identity=None if options else Identity("query", 3), **options).commit()
 
     write()
     before = public(client, prefix)
@@ -84,21 +79,14 @@ def test_a_replayed_write_changes_nothing(
 
 def test_an_id_that_comes_twice_in_a_write_is_refused(queue: BullQueue, sink: StartSink) -> None:
     with pytest.raises(OptionError, match=r"row 2: expected each `id` once, .* twice \(also in row 1\)"):
-        sink().task([*rows(0, 2), *rows(1, 2)])
-    write = sink()
-    write.task(rows(0, 2))
-    write.task(rows(1, 3))
+        sink([*rows(0, 2), *rows(1, 2)])
     with pytest.raises(OptionError, match=r"expected each `id` once, got 's0001' of queue mail twice \(in two"):
-        write.commit()
+        sink(rows(0, 2), rows(1, 3)).commit()
     assert (queue.schedulers(), queue.writes()) == ([], [])
 
 
 def test_short_intervals_are_warned_about_once(sink: StartSink, caplog: pytest.LogCaptureFixture) -> None:
-    write = sink()
-    write.task(rows(0, 10, every=50))
-    write.task(rows(10, 20, every=50))
-    write.task(rows(20, 30))
-    write.commit()
+    sink(rows(0, 10, every=50), rows(10, 20, every=50), rows(20, 30)).commit()
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
     assert "20 job schedulers run more often than every 100 ms, such as s0000, s0001, s0002" in record.getMessage()
 
@@ -110,9 +98,7 @@ def test_a_scheduler_whose_next_job_exists_does_not_stop_the_others(
     (job,) = queue.page("delayed")
     # A job in no state can't be replaced.
     client.zrem(queue.handle.keys["delayed"], job.id)
-    write = sink()
-    write.task(rows(0, 10, every=None, pattern="0 0 1 1 *"))
-    write.commit()
+    sink(rows(0, 10, every=None, pattern="0 0 1 1 *")).commit()
     (record,) = queue.writes()
     assert (record.added, record.rejected) == (9, 1)
     assert "1 job schedulers of queue mail were not changed" in caplog.text
@@ -122,9 +108,7 @@ def test_a_scheduler_whose_next_job_exists_does_not_stop_the_others(
 @pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
 def test_a_write_changes_the_schedulers_of_the_write_before(queue: BullQueue, sink: StartSink) -> None:
     for every in (HOUR, 2 * HOUR):
-        write = sink()
-        write.task(rows(0, 10, every=every))
-        write.commit()
+        sink(rows(0, 10, every=every)).commit()
     assert [found.every for found in queue.schedulers()] == [2 * HOUR] * 10
     assert sum(queue.counts().values()) == 10
 
@@ -145,9 +129,7 @@ def test_waiting_jobs_of_schedulers_are_found_in_a_long_list_in_several_calls(
         return commit(*args, **named)
 
     monkeypatch.setattr(roll_forward, "commit", noting)
-    write = sink()
-    write.task(rows(0, 20))
-    write.commit()
+    sink(rows(0, 20)).commit()
     assert positions == [0, 1, 2, 3, 4, 5]
     assert client.llen(queue.handle.keys["wait"]) == others + 20
     assert [found.data for found in sorted(queue.schedulers(), key=lambda one: one.id)] == [{"n": n} for n in range(20)]

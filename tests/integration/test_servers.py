@@ -11,6 +11,7 @@ from redis import ConnectionError, Redis
 from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, NewJob
 from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.options.redis_settings import RedisSettings
+from spark_bull.core.queue.handle.job_fields import MOST_PICKED, JobFields
 from spark_bull.core.queue.monitor.activity import activity
 from spark_bull.core.queue.work.claim import limited_groups_ms
 from spark_bull.core.store import servers
@@ -68,36 +69,36 @@ PAST_MS = 1_000
 @pytest.mark.parametrize("version", ["2", "3"])
 @pytest.mark.parametrize("protocol", ["bullmq", "bull"])
 def test_reads_are_the_same_in_both_versions(
-    client: Redis, redis_url: str, prefix: str, protocol: str, version: str
+    client: Redis, open_queue: Callable[..., BullQueue], protocol: str, version: str
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol, redis={"protocol": version}) as queue:
-        keys, connection = queue.handle.keys, queue.handle.connection
-        ids = queue.add_many([NewJob({"n": n}, delay=n * 60_000) for n in range(3)]).ids
-        read = [(job.id, job.data, job.delay) for job in (*queue.page("wait"), *queue.page("delayed"))]
-        assert read == [(ids[n], {"n": n}, n * 60_000) for n in range(3)]
-        client.zadd(keys["delayed"], {ids[1]: PAST_MS * DELAYED_SCALE})
-        client.zadd(keys["completed"], {"8": 5_000, "9": 7_000})
-        found = activity(queue.handle)
-        assert (found.overdue, found.overdue_since) == (1, PAST_MS)
-        if protocol == "bull":
-            assert found.last_active_on == 7_000
-        (finding,) = overdue(queue.handle)
-        assert "1 delayed job, the first late by" in finding.found
-        queue.add_many([NewJob({}, priority=2), NewJob({}, priority=2), NewJob({}, priority=9)])
-        counted = queue.counts_by("priority")
-        assert {priority: jobs for one in counted.values() for priority, jobs in one.items() if priority} == {
-            2: 2,
-            9: 1,
-        }
-        queue.upsert_scheduler("daily", every=86_400_000)
-        (schedule,) = queue.schedulers()
-        assert (schedule.id, schedule.every, schedule.next is not None) == ("daily", 86_400_000, True)
-        if protocol == "bullmq":
-            far = 1 << 45
-            client.zadd(keys["group_windows"], {"tenant": far})
-            client.zadd(keys["group_delayed"], {"1": 1})
-            assert 0 < limited_groups_ms(queue.handle) < far
-        assert list(eviction(Server(connection, connection.server_info(), keys.prefix)))
+    queue = open_queue("q", protocol, redis={"protocol": version})
+    keys, connection = queue.handle.keys, queue.handle.connection
+    ids = queue.add_many([NewJob({"n": n}, delay=n * 60_000) for n in range(3)]).ids
+    read = [(job.id, job.data, job.delay) for job in (*queue.page("wait"), *queue.page("delayed"))]
+    assert read == [(ids[n], {"n": n}, n * 60_000) for n in range(3)]
+    fields = JobFields(queue.handle, ["data", *(f"none{n}" for n in range(MOST_PICKED))])
+    columns, _, _ = fields.read([ids[0].encode(), b"none"])
+    assert (columns["data"], columns["none0"]) == ([b'{"n":0}', None], [None, None])
+    client.zadd(keys["delayed"], {ids[1]: PAST_MS * DELAYED_SCALE})
+    client.zadd(keys["completed"], {"8": 5_000, "9": 7_000})
+    found = activity(queue.handle)
+    assert (found.overdue, found.overdue_since) == (1, PAST_MS)
+    if protocol == "bull":
+        assert found.last_active_on == 7_000
+    (finding,) = overdue(queue.handle)
+    assert "1 delayed job, the first late by" in finding.found
+    queue.add_many([NewJob({}, priority=2), NewJob({}, priority=2), NewJob({}, priority=9)])
+    counted = queue.counts_by("priority").values()
+    assert sorted((priority, jobs) for one in counted for priority, jobs in one.items() if priority) == [(2, 2), (9, 1)]
+    queue.upsert_scheduler("daily", every=86_400_000)
+    (schedule,) = queue.schedulers()
+    assert (schedule.id, schedule.every, schedule.next is not None) == ("daily", 86_400_000, True)
+    if protocol == "bullmq":
+        far = 1 << 45
+        client.zadd(keys["group_windows"], {"tenant": far})
+        client.zadd(keys["group_delayed"], {"1": 1})
+        assert 0 < limited_groups_ms(queue.handle) < far
+    assert list(eviction(Server(connection, connection.server_info(), keys.prefix)))
 
 
 def test_the_address_of_the_primary_is_found_and_found_again(own_redis: Callable[..., EmbeddedRedis]) -> None:

@@ -62,17 +62,12 @@ def run(url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Run:
 
 def test_commands_take_all_shards(url: str, prefix: str, options: dict[str, str], run: Run) -> None:
     write(options)
-    counts = run("counts", "mail", "--shards", "auto")
-    assert [(row["queue"], row["counts"]["wait"]) for row in counts] == [
-        ("mail", 4),
-        ("mail{0}", 2),
-        ("mail{1}", 2),
-        ("mail{2}", 0),
-    ]
-    assert run("pause", "mail", "--shards", "3") == {"done": "pause", "queue": "mail", "group": None}
+    waiting = {row["queue"]: row["counts"]["wait"] for row in run("counts", "mail", "--shards", "auto")}
+    assert waiting == {"mail": 4, "mail{0}": 2, "mail{1}": 2, "mail{2}": 0}
     parts = [BullQueue(name, url=url, prefix=prefix, protocol="bullmq") for name in shard_names("mail", SHARDS)]
-    assert all(part.is_paused() for part in parts)
-    assert run("resume", "mail", "--shards", "3") == {"done": "resume", "queue": "mail", "group": None}
+    for verb in ("pause", "resume"):
+        assert run(verb, "mail", "--shards", "3") == {"done": verb, "queue": "mail", "group": None}
+        assert {part.is_paused() for part in parts} == {verb == "pause"}
     parts[1].handle.connection.call("LPOP", parts[1].handle.keys["wait"])
     assert run("remove-orphans", "mail", "--shards", "3", "--yes") == {"queue": "mail", "removed": 1}
     trimmed = sum(part.handle.connection.call("XLEN", part.handle.keys["events"]) for part in parts)
@@ -81,14 +76,8 @@ def test_commands_take_all_shards(url: str, prefix: str, options: dict[str, str]
     assert [row["queue"] for row in waiting] == ["mail{0}", "mail{0}", "mail{1}"]
     assert (run("page", "mail{0}", "wait"), run("page", "mail{1}", "wait")) == (waiting[:2], waiting[2:])
     updated = run("update", "mail", "--all", "--state", "wait", "--data", "{}", "--shards", "3")
-    assert updated == {
-        "done": "update",
-        "queue": "mail",
-        "writes": [part.writes()[-1].id for part in parts],
-        "jobs": 3,
-        "skipped": 0,
-        "missing": 0,
-    }
+    assert updated.pop("writes") == [part.writes()[-1].id for part in parts]
+    assert updated == {"done": "update", "queue": "mail", "jobs": 3, "skipped": 0, "missing": 0}
     refused = run("drain", "mail", "--shards", "3")
     assert "this deletes all waiting jobs of queue mail: expected a terminal" in refused
     assert run("drain", "mail", "--shards", "3", "--yes") == {"queue": "mail", "removed": 3}
@@ -97,9 +86,10 @@ def test_commands_take_all_shards(url: str, prefix: str, options: dict[str, str]
         ("expected `--shards` to be 4, as queue mail has as many shards, got: 3", "counts", "mail", "--shards", "3"),
         ("a shard, such as mail{0}, got --shards, which `job` does not take", "job", "mail", "1", "--shards", "4"),
         ("expected --shards with a number", "reshard", "mail"),
-        ("no such queue: none with shards, such as none{0}", "pause", "none", "--shards", "4"),
-        ("no such queue: none with shards, such as none{0}", "counts", "mail", "none", "--shards", "4"),
-        ("no such queue: none with shards, such as none{0}", "doctor", "none", "--shards", "4"),
+        *(
+            ("no such queue: none with shards, such as none{0}", *command, "--shards", "4")
+            for command in (["pause", "none"], ["counts", "mail", "none"], ["doctor", "none"])
+        ),
         ("such as mail{0}, got --shards, which `serve` does not take: leave it out", "serve", "--shards", "4"),
         ("which `retry` does not take with ids of jobs", "retry", "mail", "1", "--shards", "4"),
     ):
@@ -167,10 +157,12 @@ def test_the_servers_stay_in_their_order(servers: list[EmbeddedRedis], options: 
 
 def test_the_options_of_a_row_do_not_bypass_what_shards_refuse(options: dict[str, str]) -> None:
     sink = Sink(options, StructType().add("data", StringType()).add("opts", StringType()))
-    with pytest.raises(OptionError, match="row 0: expected no `priority` with `shards`"):
-        sink.task([{"data": "{}", "opts": '{"priority": 3}'}])
-    with pytest.raises(OptionError, match="row 0: expected `shardBy` with `shards` and a deduplication id"):
-        sink.task([{"data": "{}", "opts": '{"deduplication": {"id": "x"}}'}])
+    for opts, said in (
+        ('{"priority": 3}', "no `priority` with `shards`"),
+        ('{"deduplication": {"id": "x"}}', "`shardBy` with `shards` and a deduplication id"),
+    ):
+        with pytest.raises(OptionError, match=f"row 0: expected {said}"):
+            sink.task([{"data": "{}", "opts": opts}])
 
 
 def test_a_lost_server_affects_its_shards_only(prefix: str, own_redis: Callable[..., EmbeddedRedis]) -> None:
@@ -189,19 +181,17 @@ def test_a_lost_server_affects_its_shards_only(prefix: str, own_redis: Callable[
 
 
 def test_the_urls_of_servers_are_checked(redis_url: str, prefix: str) -> None:
+    one, rest = "redis://u:secret@a", "://u:secret@b"
+    wrong_urls = (f"{one};{rest}", f"{one}|{rest}", f'["{one}", "{rest}"', f"{one} REDIS{rest}")
     for given, said in (
         ({"shard_urls": f"{redis_url} http://x"}, "expected `shard_urls` to start with redis://"),
         ({"shard_urls": redis_url, "url": redis_url}, "expected one of `url` and `shard_urls`"),
         ({"shard_urls": "[1]"}, "expected `shard_urls` to be a list of texts, got something else, which is not shown"),
+        ({"shard_urls": [one, f"redis{rest}/x"]}, "expected"),
+        *(({"url": url}, "expected") for url in wrong_urls),
     ):
-        with pytest.raises(OptionError, match=said.replace("[", r"\[")):
+        with pytest.raises(OptionError, match=said) as raised:
             BullQueue("mail{0}", prefix=prefix, **given)
-    with pytest.raises(OptionError) as raised:
-        BullQueue("mail{0}", shard_urls=["redis://u:secret@a", "redis://u:secret@b/x"])
-    assert "secret" not in str(raised.value)
-    for given in ("{};{}", "{}|{}", '["{}", "{}"', "{} REDIS{}"):
-        with pytest.raises(OptionError) as raised:
-            BullQueue("mail{0}", url=given.format("redis://u:secret@a", "://u:secret@b"))
         assert "secret" not in str(raised.value)
     parts = BullQueue("mail{0}", url=f"{redis_url}, {redis_url},", prefix=prefix)
     assert parts.handle.connection.settings.where.endswith(redis_url)

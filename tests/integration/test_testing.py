@@ -69,11 +69,6 @@ def test_functions_run_in_the_thread_of_the_test_and_coroutines_in_an_event_loop
     assert [outcome.returnvalue for outcome in process_all(queue, state_of, setup=lambda: "made")] == ["made", "made"]
 
 
-def test_jobs_that_a_job_adds_are_processed_too(queue: BullQueue) -> None:
-    queue.add({"more": True})
-    assert [outcome.returnvalue for outcome in process_all(queue, act)] == ["2", "added"]
-
-
 def test_a_job_that_always_returns_itself_is_an_error(queue: BullQueue) -> None:
     def again(_job: RunningJob) -> None:
         raise ReturnedError
@@ -95,20 +90,18 @@ def test_the_last_attempt_that_is_allowed_is_no_error_if_no_job_is_left(queue: B
         process_all(queue, act, most_attempts=1, delayed=True)
 
 
-def test_retry_overrides_the_attempts_of_a_job(queue: BullQueue) -> None:
-    queue.add({"fails": 9}, attempts=5)
-    assert [(one.state, one.attempts) for one in process_all(queue, act, retry={"ValueError": 2})] == [("failed", 2)]
-
-
-def test_each_test_begins_with_an_empty_redis(queue: BullQueue) -> None:
-    assert process_all(queue, act) == []
-    queue.add({"value": 1}, name="send")
-    assert process_all(queue, act) == [JobOutcome("1", "send", "completed", 1)]
-
-
-def test_an_unrecoverable_error_fails_a_job_at_once(queue: BullQueue) -> None:
+def test_retry_overrides_the_attempts_of_a_job_and_an_unrecoverable_error_ends_them(queue: BullQueue) -> None:
     def refuse(_job: RunningJob) -> None:
         raise UnrecoverableError("no")
 
+    queue.add({"fails": 9}, attempts=5)
+    assert [(one.state, one.attempts) for one in process_all(queue, act, retry={"ValueError": 2})] == [("failed", 2)]
     queue.add({}, attempts=3)
     assert [(one.state, one.attempts) for one in process_all(queue, refuse)] == [("failed", 1)]
+
+
+def test_each_test_begins_with_an_empty_redis_and_jobs_that_a_job_adds_are_processed_too(queue: BullQueue) -> None:
+    assert process_all(queue, act) == []
+    queue.add({"more": True}, name="send")
+    outcomes = [JobOutcome("1", "send", "completed", "2"), JobOutcome("2", "__default__", "completed", "added")]
+    assert process_all(queue, act) == outcomes

@@ -14,9 +14,9 @@ from redis import Redis
 
 from spark_bull import BullQueue, Change, FlowJob, NewJob, Promoter, RawJson
 from spark_bull.core.errors import ENCODABLE, DialectError, OptionError, SparkBullError
-from spark_bull.ops.cli import main
 from spark_bull.ops.web.settings import WebSettings
-from tests.support.web import WRITING, serving
+from tests.integration.conftest import Run
+from tests.support.web import WRITING, Web
 
 #: What a shell passes on for a byte that is not UTF-8, and half of a pair of UTF-16.
 BAD = "a\ud800"
@@ -97,9 +97,7 @@ def test_every_method_of_a_queue_refuses_such_an_id_or_name(queue: BullQueue) ->
                 tried += 1
     assert tried > 15
 
-
-def test_ids_of_schedules_and_of_jobs_to_cancel_and_names_to_search_are_refused(queue: BullQueue) -> None:
-    queue.add({})
+    # The others, whose parameters are not required.
     refused(lambda: queue.upsert_scheduler(BAD, every=1_000), "scheduler_id")
     refused(lambda: queue.upsert_scheduler("a", every=1_000, name=BAD), "name")
     refused(lambda: queue.page("wait", name=BAD), "name")
@@ -113,9 +111,7 @@ def test_services_refuse_such_names_of_queues_when_they_are_created(redis_url: s
     refused(lambda: WebSettings(queues=(f"{BAD}*",)), "queues")
 
 
-def test_the_command_says_what_it_refuses(
-    queue: BullQueue, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_it_refuses(queue: BullQueue, run: Run) -> None:
     queue.add({})
     for arguments in [
         ["add", BAD, "{}"],
@@ -131,29 +127,25 @@ def test_the_command_says_what_it_refuses(
         ["dispatch", "--input", __file__, "--queue", BAD],
         ["work", "--queue", BAD, "--processor", "json:loads"],
     ]:
-        assert main(["--url", redis_url, "--prefix", prefix, *arguments]) == 2
-        assert ENCODABLE in capsys.readouterr().err
+        assert ENCODABLE in run(*arguments, code=2)
     assert queue.counts()["wait"] == 1
 
 
 def test_the_rest_api_refuses_such_texts_in_paths_and_documents(
-    queue: BullQueue, redis_url: str, prefix: str, client: Redis
+    queue: BullQueue, web: Web, prefix: str, client: Redis
 ) -> None:
     queue.add({})
     before = client.keys(f"{prefix}:*")
-    with serving(url=redis_url, prefix=prefix) as web:
-        for path in ("/queues/%ED%A0%80", "/queues/mail/jobs/%ED%A0%80"):
-            web.get(path, code=404)
-        documents = [
-            {"jobId": BAD},
-            {"name": BAD},
-            {"deduplication": {"id": BAD}},
-            {"parent": {"queue": "mail", "id": BAD}},
-            {"opts": {"group": {"id": BAD}}},
-        ]
-        for document in documents:
-            body = json.dumps({"data": {}, **document})
-            headers = WRITING | {"Content-Type": "application/json"}
-            answer = web.ask("POST", "/queues/mail/jobs", code=400, content=body, headers=headers).json()
-            assert next(iter(document)) in answer["detail"]
+    for path in ("/queues/%ED%A0%80", "/queues/mail/jobs/%ED%A0%80"):
+        web.get(path, code=404)
+    for name, value in {
+        "jobId": BAD,
+        "name": BAD,
+        "deduplication": {"id": BAD},
+        "parent": {"queue": "mail", "id": BAD},
+        "opts": {"group": {"id": BAD}},
+    }.items():
+        body = json.dumps({"data": {}, name: value})
+        headers = WRITING | {"Content-Type": "application/json"}
+        assert name in web.ask("POST", "/queues/mail/jobs", code=400, content=body, headers=headers).json()["detail"]
     assert sorted(client.keys(f"{prefix}:*")) == sorted(before)

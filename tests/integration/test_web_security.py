@@ -7,6 +7,7 @@ import logging
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from spark_bull.ops.web.middleware import MAX_BODY
 from spark_bull.ops.web.page import actions, api_reference, job, jobs, overview, parts_of_queue, questions
 from spark_bull.ops.web.server import create_app
 from spark_bull.ops.web.settings import Role, Token, WebSettings
+from tests.integration.conftest import Run
 from tests.support.wait import wait_until
 from tests.support.web import READ_TOKEN, READING, WRITE_TOKEN, WRITING, Web, serving
 
@@ -94,26 +96,27 @@ def test_the_token_for_reading_reads_and_does_not_write(web: Web, queue: BullQue
     assert queue.job("1") is not None
 
 
-def test_a_reader_on_a_loopback_address_needs_no_token_and_cannot_write(redis_url: str, prefix: str) -> None:
-    BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq").add(1)
-    with serving(url=redis_url, prefix=prefix, read_token=None) as web:
+def test_a_reader_on_a_loopback_address_needs_no_token_and_cannot_write(
+    queue: BullQueue, place: dict[str, str]
+) -> None:
+    with serving(**place, read_token=None) as web:
         assert web.ask("GET", "/queues/mail", code=200).json()["counts"]["wait"] == 1
         web.ask("POST", "/queues/mail/pause", code=401)
         web.post("/queues/mail/pause")
-    with serving(url=redis_url, prefix=prefix, read_token=None, write_token=None) as web:
+    with serving(**place, read_token=None, write_token=None) as web:
         refused = web.ask("POST", "/queues/mail/resume", code=403).json()
         assert "SPARK_BULL_WRITE_TOKEN" in refused["detail"]
-    with serving(url=redis_url, prefix=prefix, read_only=True) as web:
+    with serving(**place, read_only=True) as web:
         web.post("/queues/mail/resume", code=403)
 
 
-def test_a_token_is_for_its_queues_and_its_role(redis_url: str, prefix: str) -> None:
+def test_a_token_is_for_its_queues_and_its_role(open_queue: Callable[..., BullQueue], place: dict[str, str]) -> None:
     names = ("mail", "mail-late", "orders", "hidden")
-    queues = {name: BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") for name in names}
+    queues = {name: open_queue(name, "bullmq") for name in names}
     for name, one in queues.items():
         one.fail(one.add({"of": name}), f"reason of {name}")
     tokens = (Token("reads mail queues", Role.READ, ("mail*",)), Token("writes the orders", Role.WRITE, ("orders",)))
-    with serving(url=redis_url, prefix=prefix, queues=("mail*", "orders"), tokens=tokens) as web:
+    with serving(**place, queues=("mail*", "orders"), tokens=tokens) as web:
         for token, known in (("reads mail queues", ["mail", "mail-late"]), ("writes the orders", ["orders"])):
             headers = {"Authorization": f"Bearer {token}"}
             listed = web.ask("GET", "/queues", code=200, headers=headers).json()["queues"]
@@ -142,16 +145,18 @@ def test_a_token_is_for_its_queues_and_its_role(redis_url: str, prefix: str) -> 
     assert queues["orders"].is_paused()
     assert not queues["mail"].is_paused()
     for token in tokens:
-        with serving(url=redis_url, prefix=prefix, read_token=None, write_token=None, tokens=(token,)) as web:
+        with serving(**place, read_token=None, write_token=None, tokens=(token,)) as web:
             web.ask("GET", "/queues", code=401)
 
 
-def test_a_token_removes_no_children_in_queues_that_do_not_exist_for_it(redis_url: str, prefix: str) -> None:
-    queue, hidden = (BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") for name in ("mail", "hidden"))
+def test_a_token_removes_no_children_in_queues_that_do_not_exist_for_it(
+    queue: BullQueue, open_queue: Callable[..., BullQueue], place: dict[str, str]
+) -> None:
+    hidden = open_queue("hidden", "bullmq")
     flow = FlowJob({}, children=[FlowJob({}, queue="hidden")])
     ids = [queue.add_flow(flow).id for _ in range(2)]
     token = "writes mail only"
-    with serving(url=redis_url, prefix=prefix, tokens=(Token(token, Role.WRITE, ("mail",)),)) as web:
+    with serving(**place, tokens=(Token(token, Role.WRITE, ("mail",)),)) as web:
         headers = {"Authorization": f"Bearer {token}"}
         web.ask("DELETE", f"/queues/mail/jobs/{ids[0]}", code=409, headers=headers)
         web.ask("DELETE", f"/queues/mail/jobs/{ids[0]}?withChildren=false", code=204, headers=headers)
@@ -170,10 +175,10 @@ def test_a_token_removes_no_children_in_queues_that_do_not_exist_for_it(redis_ur
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_reverse_proxy_has_the_server_under_a_path(redis_url: str, prefix: str, queue: BullQueue, kept: bool) -> None:
+def test_a_reverse_proxy_has_the_server_under_a_path(place: dict[str, str], queue: BullQueue, kept: bool) -> None:
     """kept: whether the proxy passes the path on."""
     root = "/bull" if kept else ""
-    with serving(url=redis_url, prefix=prefix, root_path="/bull") as web, httpx.Client(base_url=web.url + root) as user:
+    with serving(**place, root_path="/bull") as web, httpx.Client(base_url=web.url + root) as user:
         assert user.get("/").headers["location"] == "/bull/login"
         signed_in = user.post("/login", data={"token": WRITE_TOKEN})
         assert signed_in.headers["location"] == "/bull/"
@@ -181,15 +186,8 @@ def test_a_reverse_proxy_has_the_server_under_a_path(redis_url: str, prefix: str
         assert "Path=/bull;" in cookie
         user.headers["Cookie"] = cookie.partition(";")[0]
         queue.fail(queue.add({}), "no such host")
-        for path in (
-            "/",
-            "/queues/mail?state=failed",
-            "/queues/mail/jobs/1",
-            "/jobs?state=failed",
-            "/schedulers",
-            "/api",
-        ):
-            shown = user.get(path)
+        for path in ("", "queues/mail?state=failed", "queues/mail/jobs/1", "jobs?state=failed", "schedulers", "api"):
+            shown = user.get(f"/{path}")
             assert shown.status_code == 200
             found = re.findall(r' (?:href|src|action|formaction|data-events)="(/[^"]*)"', shown.text)
             assert len(found) > 5
@@ -202,12 +200,6 @@ def test_a_reverse_proxy_has_the_server_under_a_path(redis_url: str, prefix: str
         assert retried.headers["location"] == "/bull/jobs?state=failed"
         assert queue.counts()["wait"] == 1
         assert user.get("/api/openapi.json").json()["servers"] == [{"url": "/bull"}]
-
-
-def test_a_wrong_root_path_is_refused() -> None:
-    for path in ("bull", "/bull/", "//x", "/a b", "/queues", "/api/x"):
-        with pytest.raises(OptionError, match="expected --root-path to be a path such as /bull"):
-            WebSettings(root_path=path)
 
 
 def test_a_session_writes_with_its_csrf_token_only(web: Web, session: dict[str, str], queue: BullQueue) -> None:
@@ -237,17 +229,9 @@ def test_a_forged_or_expired_session_is_none(
 ) -> None:
     value = session["Cookie"].partition("=")[2]
     role, expires, nonce, signature = value.split(".")
-    forged = [
-        f"{role}.{int(expires) + 1}.{nonce}.{signature}",
-        f"0.{expires}.{nonce}.{signature}",
-        f"{role}.{expires}.{nonce}.{'0' * 64}",
-        f"{role}.{expires}.{nonce}.",
-        value + "0",
-        "",
-        "...",
-        "ü",
-    ]
-    for cookie in forged:
+    later, no_role = f"{role}.{int(expires) + 1}.{nonce}.{signature}", f"0.{expires}.{nonce}.{signature}"
+    signed = [f"{role}.{expires}.{nonce}.{end}" for end in ("0" * 64, "", signature + "0")]
+    for cookie in (later, no_role, *signed, "", "...", "ü"):
         web.ask("GET", "/queues", code=401, headers={"Cookie": f"{COOKIE}={cookie}".encode()})
     settings = WebSettings(write_token=WRITE_TOKEN)
     access = Access(settings)
@@ -287,8 +271,8 @@ def test_requests_of_other_sites_are_refused(web: Web, session: dict[str, str]) 
     assert pause(web, {**session, **own}, csrf=csrf) == 303
 
 
-def test_foreign_hosts_are_refused_on_a_loopback_address(redis_url: str, prefix: str) -> None:
-    with serving(url=redis_url, prefix=prefix, host_names=("queues.example",)) as web:
+def test_foreign_hosts_are_refused_on_a_loopback_address(place: dict[str, str]) -> None:
+    with serving(**place, host_names=("queues.example",)) as web:
         for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example", "", "[::2]:80"):
             answer = web.client.get("/api/queues", headers={**READING, "Host": host})
             assert answer.status_code in (400, 421), host
@@ -328,34 +312,32 @@ def test_large_bodies_are_refused_with_and_without_their_length(web: Web) -> Non
     web.ask("POST", "/queues/mail/jobs", code=413, content=parts, headers=headers)
 
 
-def test_other_addresses_demand_a_token() -> None:
-    for host in ["0.0.0.0", "::", "192.0.2.1", "queues.example"]:
-        with pytest.raises(OptionError, match=r"SPARK_BULL_READ_TOKEN.*or listen on 127\.0\.0\.1"):
-            WebSettings(host=host)
-        assert WebSettings(host=host, write_token=WRITE_TOKEN).demands_token
-        assert not WebSettings(host="::1", write_token=WRITE_TOKEN).demands_token
-
-
-def test_weak_tokens_are_refused_without_being_shown() -> None:
-    for tokens, message in [
+def test_wrong_root_paths_and_tokens_are_refused_and_other_addresses_demand_a_token() -> None:
+    others = ["0.0.0.0", "::", "192.0.2.1", "queues.example"]
+    for given, message in [
+        *(
+            ({"root_path": path}, "expected --root-path to be a path such as /bull")
+            for path in ("bull", "/bull/", "//x", "/a b", "/queues", "/api/x")
+        ),
         ({"read_token": "short"}, "expected the read token to have at least 16"),
         ({"write_token": "ü" * 20}, "expected the write token to have at least 16 printable ASCII"),
         ({"read_token": "x" * 16, "write_token": "x" * 16}, "expected different tokens"),
+        *(({"host": host}, r"SPARK_BULL_READ_TOKEN.*or listen on 127\.0\.0\.1") for host in others),
     ]:
         with pytest.raises(OptionError, match=message) as caught:
-            WebSettings(**tokens)
-        assert all(token not in str(caught.value) for token in tokens.values())
+            WebSettings(**given)
+        assert not [value for name, value in given.items() if name.endswith("token") and value in str(caught.value)]
+    assert all(WebSettings(host=host, write_token=WRITE_TOKEN).demands_token for host in others)
+    assert not WebSettings(host="::1", write_token=WRITE_TOKEN).demands_token
 
 
-def test_the_command_reads_tokens_from_files_and_the_environment(redis_url: str, prefix: str, tmp_path: Path) -> None:
-    file = tmp_path / "token"
+def test_the_command_reads_tokens_from_files_and_the_environment(run: Run, tmp_path: Path) -> None:
+    file, further = tmp_path / "token", tmp_path / "tokens"
     file.write_text(f"{WRITE_TOKEN}\n")
-    command = [sys.executable, "-m", "spark_bull.ops.cli", "--url", redis_url, "--prefix", prefix, "serve"]
-    command += ["--listen", "127.0.0.1:0", "--write-token-file", str(file)]
-    environment = {"SPARK_BULL_READ_TOKEN": READ_TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])}
-    further = tmp_path / "tokens"
     further.write_text(f"# whose, for what, which queues\n\n{'f' * 16} read mail,report-*\n")
-    command += ["--tokens-file", str(further), "--root-path", "/bull"]
+    command = [sys.executable, "-m", "spark_bull.ops.cli", *run.common, "serve", "--listen", "127.0.0.1:0"]
+    command += ["--write-token-file", str(file), "--tokens-file", str(further), "--root-path", "/bull"]
+    environment = {"SPARK_BULL_READ_TOKEN": READ_TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         line = process.stderr.readline()
         assert "to read only" not in line
