@@ -280,11 +280,9 @@ def test_a_time_that_is_taken_is_skipped(bench: WorkBench) -> None:
 
 
 @not_bull_1
-def test_the_defaults_of_the_queue_apply_to_the_jobs(bench: WorkBench, redis_url: str) -> None:
-    keys = bench.handle.keys
+def test_the_defaults_of_the_queue_apply_to_the_jobs(bench: WorkBench, open_queue: Callable[..., BullQueue]) -> None:
     defaults: dict[str, Any] = {"name": "mail", "attempts": 4, "delay": 5_000, "opts": {"stackTraceLimit": 2}}
-    with BullQueue("q", url=redis_url, prefix=keys.prefix, protocol=bench.queue.protocol, **defaults) as queue:
-        queue.upsert_scheduler("a", pattern=NOON, opts={"attempts": 5})
+    open_queue("q", bench.queue.protocol, **defaults).upsert_scheduler("a", pattern=NOON, opts={"attempts": 5})
     (job,) = bench.queue.page("delayed")
     assert (job.name, job.opts["attempts"], job.opts["stackTraceLimit"]) == ("mail", 5, 2)
 

@@ -92,9 +92,14 @@ def test_jobs_are_counted_by_state_and_name_and_the_oldest_waiting_one_was_added
     filled.put("wait", ["3"], name="resize", timestamp=now - 2 * HOUR)
     filled.put("delayed", ["4"], name="send", timestamp=now - 9 * HOUR)
     filled.put("failed", ["5", "6", "7"], name="send")
+    # Jobs without a creation time are counted and not timed.
+    filled.put("wait", ["8"], name="odd", timestamp="soon")
+    finish(filled, "completed", ["9"], now, name="odd", timestamp="", processedOn=5)
     found, later = by_name(filled), now_of(filled)
-    jobs = {None: filled.queue.counts(), "resize": {"wait": 1}, "send": {"wait": 2, "delayed": 1, "failed": 3}}
+    of_names = {"odd": {"wait": 1, "completed": 1}, "resize": {"wait": 1}}
+    jobs = {None: filled.queue.counts(), **of_names, "send": {"wait": 2, "delayed": 1, "failed": 3}}
     assert [(name, one.jobs) for name, one in found.items()] == [*jobs.items()]
+    assert (found["odd"].oldest_waiting_ms, found["odd"].timed, found[None].timed) == (None, 0, 0)
     assert 2 * HOUR <= (found[None].oldest_waiting_ms or 0) <= 2 * HOUR + later - now
     assert HOUR <= (found["send"].oldest_waiting_ms or 0) <= HOUR + later - now
 
@@ -181,13 +186,6 @@ def test_the_backlog_is_drained_when_more_jobs_finish_than_are_added(filled: Fil
     assert found.drained_in_ms == HOUR * 5 // 3
     filled.queue.add_many(NewJob({}) for _ in range(3))
     assert by_name(filled)[None].drained_in_ms is None
-
-
-def test_a_job_without_a_creation_time_is_counted_and_not_timed(filled: Filled) -> None:
-    filled.put("wait", ["1"], name="send", timestamp="soon")
-    finish(filled, "completed", ["2"], now_of(filled), name="send", timestamp="", processedOn=5)
-    found = by_name(filled)[None]
-    assert (found.jobs["wait"], found.jobs["completed"], found.oldest_waiting_ms, found.timed) == (1, 1, None, 0)
 
 
 @pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
