@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from redis import Redis
-from spark_bull.run.testing.end_all import end_all
 
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
@@ -23,6 +22,7 @@ from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.outcome_policy import OutcomePolicy
 from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.testing import process_all
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.jobs import HOUR
@@ -253,7 +253,7 @@ def use(queue: BullQueue, ids: list[str]) -> None:
         if job.attempts_made < 2:
             raise ValueError("bad")
 
-    end_all(queue, process, most_attempts=2_000)
+    process_all(queue, process, most_attempts=2_000)
     counts = queue.counts()
     assert counts["active"] == 0
     for state in counts:
