@@ -6,13 +6,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
-from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.queues import JobStats, Percentiles, QueueMetrics
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.events.event_log import recent_events
 from spark_bull.core.queue.jobs.read import MAX_IDS
 from spark_bull.core.queue.monitor.stats import computing
@@ -286,13 +283,10 @@ def test_of_many_jobs_a_sample_is_read(filled: Filled) -> None:
         assert found["send"].finished_per_s == pytest.approx(3_000 / 3_600, rel=0.4)
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
-def test_nothing_that_statistics_run_reads_more_than_a_portion(protocol: str, own_redis: Any) -> None:
-    server: EmbeddedRedis = own_redis()
-    with Redis.from_url(server.url) as client, BullQueue("q", url=server.url, protocol=protocol) as queue:
-        queue.add_many(NewJob({}, name=f"n{n % 3}") for n in range(30_000))
-        with script_work(client, commands=True) as works:
-            queue.stats(sample=5_000)
-        elements = [work.elements for work in works]
-        assert max(elements) < MAX_IDS + 10
-        assert sum(elements) < 40 * MAX_IDS
+def test_nothing_that_statistics_run_reads_more_than_a_portion(filled: Filled) -> None:
+    filled.queue.add_many(NewJob({}, name=f"n{n % 3}") for n in range(30_000))
+    with script_work(filled.client, commands=True, prefix=filled.handle.keys.base) as works:
+        filled.queue.stats(sample=5_000)
+    elements = [work.elements for work in works]
+    assert max(elements) < MAX_IDS + 10
+    assert MAX_IDS < sum(elements) < 40 * MAX_IDS
