@@ -416,6 +416,12 @@ OPERATIONS: Sequences = {
         "remove a prioritised job": [add(job(priority=2)), managed("remove", "any")],
         "clean some": [step("work", jobs=[job()] * 4), step("clean", state="completed", limit=3)],
         "obliterate": [*FILLED, add(job(priority=3)), step("obliterate", force=False)],
+        "rescue a job until it has stalled too often": [
+            add(job(), job()),
+            *[claim(1), step("expire", job=0), step("rescue"), step("rescue")] * 2,
+            claim(2),
+            settle(DONE, DONE),
+        ],
         "update": [add(job(), job(delay=HOUR))]
         + [managed("updateData", state, {"n": "ä"}) for state in ("wait", "delayed")],
     },

@@ -11,14 +11,11 @@ from typing import Any
 import pytest
 
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.run.services.promoter import Promoter
 from tests.conformance.pair import Pair
 from tests.support.jobs import HOUR, job
 from tests.support.node import NEWEST, PEERS, Peer, each_peer_of
 from tests.support.traffic import published
 from tests.support.wait import wait_until
-from tests.support.worker import OurWorker, settled
 
 #: Cases that a package does not support.
 UNKNOWN_TO = {
@@ -142,29 +139,3 @@ def _has_ended(pair: Pair, side: str, number: int) -> bool:
     """Whether `number` jobs have ended. Bull publishes `drained` after the end of each."""
     heard = _heard(pair, side)
     return heard.count("completed") + heard.count("failed") == number and heard[-1] == "drained"
-
-
-@each_peer_of("bull", "bullmq")
-def test_a_job_that_stalls_twice_ends_as_in_node(pair: Pair, peer: Peer) -> None:
-    """Its worker died: it is active without a lock. Node checks one queue for stalled jobs, we check the other."""
-    pair.add([job("return:1")])
-    settings = {"stalledInterval": 150, "maxStalledCount": 1}
-    options = settings if peer.dialect == "bullmq" else {"settings": {**settings, "guardInterval": 100}}
-    for _ in range(2):
-        for queue in pair.queues.values():
-            _lose_worker(queue.handle)
-    left, right = pair.queues.values()
-    with pair.node_working(left, opts=options):
-        wait_until(lambda: settled(left), "Node's worker to finish")
-    with (
-        Promoter(pair.url, [right.name], prefix=pair.prefix, protocol=peer.dialect, check_ms=150),
-        OurWorker(right.handle),
-    ):
-        wait_until(lambda: settled(right), "our worker to finish")
-    assert "\n".join(pair.differences()) == ""
-
-
-def _lose_worker(handle: QueueHandle) -> None:
-    keys = handle.keys
-    if not handle.connection.call("LRANGE", keys["active"], 0, -1):
-        handle.connection.call("RPOPLPUSH", keys["wait"], keys["active"])

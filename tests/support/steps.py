@@ -332,6 +332,9 @@ class Steps(TwoSides):
         self._redis(["DEL", f"{queue}:stalled-check"])
         self.node("rescue", queue=queue)
         claims.rescue(self.ours[queue].handle)
+        # Bull 3 does not note when a job has failed that stalled too often.
+        for failed in self.ours[queue].page("failed") if self.peer.alias.startswith("bull-3") else ():
+            self._redis(["HDEL", f"{queue}:{failed.id}", "finishedOn"])
         return Answers()
 
     def _redis(self, command: Sequence[Any]) -> Answers:
