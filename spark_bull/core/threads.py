@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from threading import Event, Thread
 from typing import TypeVar
 
+T = TypeVar("T")
 Self = TypeVar("Self", bound="PollingThread")
 
 
@@ -33,6 +35,20 @@ class DaemonThread(Thread):
             self._over.wait(timeout)
         else:
             super().join(timeout)
+
+
+def started(name: str, function: Callable[[], T]) -> Future[T]:
+    """Calls a function in a DaemonThread with this name; returns its result, or its error."""
+    future = Future[T]()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    DaemonThread(name, run).start()
+    return future
 
 
 class PollingThread(DaemonThread):

@@ -19,6 +19,7 @@ from spark_bull.core.model.outcomes import Claim, Outcomes
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction
 from spark_bull.run.job.named_runner import NamedRunner
 from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot.chunk_loop import Processed
 from spark_bull.run.slot.queue_calls import SCRIPT_JOBS
 from spark_bull.run.slot.slot_queue import SlotQueue
 from spark_bull.run.slot.slot_report import Failures, SlotStats
@@ -211,8 +212,8 @@ def test_the_locks_of_processed_jobs_are_extended_until_their_part_is_settled(qu
     add(queue, jobs)
     loop = OurWorker(queue.handle, runner=sizes_into([]), chunk_size=jobs).loop
     with loop.queues[0] as slot:
-        chunk = loop._claim(None)
-        processed = loop._run(slot, chunk.claim)
+        chunk = loop._claim(Processed(slot, []))
+        processed = loop._run(chunk)
         held = [len(slot.keeper.held())]
         while (part := processed.next_part()) is not None:
             slot.work(part, 0)
@@ -235,9 +236,9 @@ def test_a_job_that_is_claimed_again_before_its_outcome_was_rejected_stays_held(
     add(queue, jobs)
     loop = OurWorker(queue.handle, runner=sizes_into([]), chunk_size=jobs).loop
     with loop.queues[0] as slot:
-        chunk = loop._claim(None)
-        last_id = chunk.claim.jobs[-1].id
-        first, last = loop._run(slot, chunk.claim).parts
+        chunk = loop._claim(Processed(slot, []))
+        last_id = chunk.jobs[-1].id
+        first, last = loop._run(chunk).parts
         lose(queue, client, last_id)
         again = slot.work(first, 1)
         assert [job.id for job in again.jobs] == [last_id]

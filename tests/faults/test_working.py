@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -20,6 +21,7 @@ from spark_bull.core.model.limits import GroupLimits
 from tests.faults.drivers import driver, following_query
 from tests.faults.programs import add_follow_ups, never_end
 from tests.spark.conftest import Bull
+from tests.support.chunks_ahead import CHUNK, Frames, add, await_next_chunk, claims_ahead
 from tests.support.drivers import processing_query
 from tests.support.forked_programs import ForkedProcess, work
 from tests.support.network import LosingProxy
@@ -170,6 +172,44 @@ def test_a_promoter_continues_after_an_outage_of_redis_or_refused_writes(
             queue.add({"n": 3}, delay=300)
             wait_until(lambda: queue.counts()["wait"] == 3, "a signal to be received again")
             assert promoter.running
+
+
+def test_a_chunk_that_was_claimed_ahead_survives_an_outage(
+    own_redis: OwnRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For longer than a call is retried, while a chunk runs and the next one is claimed."""
+    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
+    frames = Frames(server.kill)
+    with BullQueue("q", url=server.url, protocol="bullmq", retry_ms=300) as queue:
+        add(queue, 5 * CHUNK)
+        with OurWorker(queue.handle, runner=frames, chunk_size=CHUNK, lock_ms=HOUR_MS) as worker:
+            wait_until(lambda: "lost Redis, retrying" in caplog.text, "a call to be given up")
+            server.restart()
+            wait_until(lambda: queue.counts()["completed"] == 5 * CHUNK, "all jobs to complete")
+    assert [n for numbers in frames.calls for n in numbers] == list(range(5 * CHUNK))
+    assert (worker.stats.completed, worker.stats.lost) == (5 * CHUNK, 0)
+
+
+@pytest.mark.parametrize("protocol", DIALECTS)
+def test_a_chunk_that_was_claimed_ahead_runs_once_after_its_slot_was_killed(
+    redis_url: str, prefix: str, protocol: str
+) -> None:
+    """Beside jobs that have stalled, none are claimed: these may end their process again."""
+    found = list[bool]()
+    again = Frames(lambda: found.append(claims_ahead()))
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        add(queue, 4 * CHUNK)
+        slot = {"runner": Frames(partial(time.sleep, PATIENCE_S)), "chunk_size": CHUNK, "lock_ms": 1_000}
+        with ForkedProcess(work, redis_url, prefix, protocol, never_end, **slot):
+            await_next_chunk(queue)
+        with Promoter(redis_url, ["q"], check_ms=100, prefix=prefix, protocol=protocol):
+            wait_until(lambda: queue.counts()["active"] == 0, "the jobs to be rescued")
+        with OurWorker(queue.handle, runner=again, chunk_size=CHUNK):
+            wait_until(lambda: queue.counts()["completed"] == 4 * CHUNK, "all jobs to complete")
+        assert found == [False]
+        assert sorted(n for numbers in again.calls for n in numbers) == list(range(CHUNK, 4 * CHUNK))
+        # Bull counts attempts that failed, BullMQ all that ended.
+        assert {job.attempts_made for job in queue.page("completed")} == {int(protocol == "bullmq")}
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)

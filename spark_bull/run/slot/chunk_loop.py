@@ -1,18 +1,22 @@
 """A slot that processes a chunk of jobs at a time, by a chunk's size, its growth, and its outcomes.
 
-A script settles a part of one chunk, and claims one of the next.
+A script settles a part of one chunk, and claims one of the next. A thread sends it while a function of DataFrames runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
+from threading import Event
 from typing import Final, NamedTuple
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import UnrecoverableError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.outcomes import Claim, ClaimedJob, Outcomes
+from spark_bull.core.queue.manage.manage import is_paused
 from spark_bull.core.queue.work.claim import parts_to_return
+from spark_bull.core.threads import started
 from spark_bull.run.job.job_runner import Result, Runner, Texts
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.queue_calls import SCRIPT_JOBS
@@ -152,22 +156,18 @@ class Recorder:
 #: Interval at which a chunk is settled in parts, as its jobs end. It is also settled in parts when its outcomes exceed
 #: `chunk_bytes`.
 SETTLE_S: Final = 0.5
-#: Duration after which the rest of a chunk of jobs that run one by one is returned to the queue.
+#: Duration after which jobs that have not started return to the queue: the rest of a chunk of jobs that run one by one,
+#: and the next chunk of a function of DataFrames.
 RETURN_S: Final = 2.0
 
 
 class _Chunk(NamedTuple):
-    """Claimed jobs of a queue."""
+    """Claimed jobs of a queue, and the token of their claim. more: whether this has left jobs that can be claimed."""
 
     queue: SlotQueue
-    claim: Claim
-
-
-class _Current(NamedTuple):
-    """The jobs that are processed, and the token of their claim."""
-
     token: str
     jobs: Sequence[RunningJob]
+    more: bool
 
 
 class _Deferred(Runner):
@@ -196,29 +196,83 @@ class ChunkLoop(SlotLoop):
         self._turns = Turns(self.queues)
         self._size = ChunkSize(plan.chunk_size)
         self._isolating = False
-        self._current = _Current("", ())
+        #: The chunks that the slot holds: one that runs, and the next one.
+        self._held: tuple[_Chunk, ...] = ()
+        #: Whether the next chunk may be claimed while Spark runs one, in other processes.
+        self._claims_ahead = self._has_one_queue and not plan.runner.may_end_process and plan.min_chunk <= 1
+        #: Duration of the last chunk, s; none is claimed while the first one runs.
+        self._ran_s = RETURN_S
+        self._may_go_on = False
 
     def _loop(self) -> None:
-        processed: Processed | None = None
+        processed = Processed(self.queues[0], [])
+        chunk: _Chunk | None = None
         while not self._is_stopping:
-            chunk = self._claim(processed)
-            processed = None
+            chunk = chunk or self._claim(processed)
             if chunk is not None:
                 self._end_waits()
                 self._report.publish_busy(self.clients)
-                processed = self._run(chunk.queue, self._isolate_stalled(chunk))
+                processed, chunk = self._run_and_claim(chunk, processed)
                 self._report.publish_busy(self.clients)
             elif not self._is_stopping:
                 self._report.publish("idle", self.clients)
                 self._wait()
-        if processed is not None:
-            processed.settle()
+        processed.settle()
         self._end_waits()
 
-    def _claim(self, processed: Processed | None) -> _Chunk | None:
+    def _run_and_claim(self, chunk: _Chunk, last: Processed) -> tuple[Processed, _Chunk | None]:
+        """Runs a chunk, and settles the last one; returns the next one, too, if a thread has claimed it meanwhile."""
+        queue, self._held = chunk.queue, (chunk,)
+        if not self._may_claim_ahead(chunk):
+            last.settle()
+            return self._run(chunk), None
+        queue.calls.is_ahead = True
+        has_run, self._may_go_on = Event(), False
+        claiming = started("ahead", partial(self._claim_ahead, queue, last, has_run))
+        try:
+            processed = self._run(chunk)
+            self._may_go_on = self._is_open(queue, processed)
+        finally:
+            has_run.set()
+            ahead = claiming.result()
+        queue.calls.is_ahead = False
+        return processed, ahead
+
+    def _may_claim_ahead(self, chunk: _Chunk) -> bool:
+        """Whether the next chunk may be claimed while this one runs.
+
+        Not after a long one, as other slots could start its jobs earlier. Nor beside a job that has stalled, which may
+        end the process again, or a child, as its parent may be among the next jobs and needs its result.
+        """
+        may_follow = self._claims_ahead and chunk.more and self._ran_s < RETURN_S
+        return may_follow and not any(job.claimed.stalled_counter or job.parent_key for job in chunk.jobs)
+
+    def _claim_ahead(self, queue: SlotQueue, last: Processed, has_run: Event) -> _Chunk | None:
+        """Settles a chunk and claims the next one, which returns to the queue unless it may start within RETURN_S."""
+        claim = queue.work(last.next_part(), self._claim_limit())
+        if not claim.jobs:
+            last.settle()
+            return None
+        chunk = self._filled(queue, claim, last)
+        self._held = (*self._held, chunk)
+        if has_run.wait(RETURN_S) and self._may_go_on and not self._is_stopping:
+            return chunk
+        for part in parts_to_return(chunk.jobs, SCRIPT_JOBS):
+            outcomes = Outcomes(chunk.token)
+            self._return_rest(queue, outcomes, part)
+            queue.work(outcomes, 0)
+        queue.keeper.release([job.id for job in chunk.jobs if job.lock_lost])
+        return None
+
+    def _is_open(self, queue: SlotQueue, processed: Processed) -> bool:
+        """Whether claimed jobs may start: neither a pause, nor a limit, nor a stop has begun. Settles a part."""
+        reply = queue.work(processed.next_part(), 0)
+        is_limited = reply.limited_ms or any(part.limited_ms for part in processed.parts)
+        return not (is_limited or reply.stop or reply.paused or queue.calls.retry(partial(is_paused, queue.handle)))
+
+    def _claim(self, processed: Processed) -> _Chunk | None:
         """Settles a chunk and claims the next one of the first queue that has jobs; None when no queue has any."""
         order = self._turns.order()
-        processed = processed or Processed(order[0], [])
         if processed.queue is not order[0] or any(part.limited_ms for part in processed.parts):
             processed.settle()
         for queue in order:
@@ -226,7 +280,7 @@ class ChunkLoop(SlotLoop):
                 claim = queue.work(processed.next_part(), self._claim_limit())
                 if claim.jobs and not claim.stop:
                     self._turns.claimed(queue)
-                    return _Chunk(queue, self._filled(queue, claim, processed))
+                    return self._filled(queue, claim, processed)
                 processed.settle()
                 if claim.stop:
                     self._is_stopping = True
@@ -235,7 +289,12 @@ class ChunkLoop(SlotLoop):
                     queue.wait.begin(claim)
         return None
 
-    def _filled(self, queue: SlotQueue, claim: Claim, processed: Processed) -> Claim:
+    def _filled(self, queue: SlotQueue, claim: Claim, processed: Processed) -> _Chunk:
+        """The chunk that begins with a claim. Settles what is left of the last one."""
+        claim = self._isolate_stalled(queue, self._grown(queue, claim, processed))
+        return _Chunk(queue, claim.token, queue.running(claim.jobs, claim.token), claim.more)
+
+    def _grown(self, queue: SlotQueue, claim: Claim, processed: Processed) -> Claim:
         """Claims more jobs for a UDF: those there are, then until `min_chunk`, for `chunk_wait_ms` at most.
 
         Settles what is left of the last chunk.
@@ -261,7 +320,7 @@ class ChunkLoop(SlotLoop):
                 break
         processed.settle()
         self._is_stopping = chunk.last.stop
-        return claim._replace(jobs=[*chunk.jobs.values()])
+        return claim._replace(jobs=[*chunk.jobs.values()], more=chunk.last.more)
 
     def _wait_for_more(self, queue: SlotQueue, last: Claim, timeout_s: float) -> None:
         if not queue.wait.is_on:
@@ -280,34 +339,32 @@ class ChunkLoop(SlotLoop):
             return 1
         return self._size.current if self._plan.runner.one_by_one else min(SCRIPT_JOBS, self._plan.chunk_size)
 
-    def _isolate_stalled(self, chunk: _Chunk) -> Claim:
+    def _isolate_stalled(self, queue: SlotQueue, claim: Claim) -> Claim:
         """Reduces the claim to its first job that has stalled before, as this job may have killed its worker."""
-        claim = chunk.claim
         stalled = next((job for job in claim.jobs if job.stalled_counter), None)
         if not self._plan.runner.may_end_process:
             stalled = None
         self._isolating = stalled is not None
         if stalled is None or len(claim.jobs) == 1:
             return claim
-        _return_unstarted(chunk.queue, claim.token, [job.id for job in claim.jobs if job is not stalled])
+        _return_unstarted(queue, claim.token, [job.id for job in claim.jobs if job is not stalled])
         return claim._replace(jobs=[stalled])
 
-    def _run(self, queue: SlotQueue, claim: Claim) -> Processed:
+    def _run(self, chunk: _Chunk) -> Processed:
         """Runs a chunk and returns the outcomes that are not settled yet, whose jobs keep their locks until then."""
         started = settled_at = monotonic_s()
-        done, recorder = 0, Recorder(self._plan, queue, claim.token)
-        running = queue.running(claim.jobs, claim.token)
-        self._current = _Current(claim.token, running)
+        queue, running = chunk.queue, chunk.jobs
+        started_ms, done, recorder = queue.now, 0, Recorder(self._plan, queue, chunk.token)
         for runner, jobs in self._divided(running):
             begun, one_by_one = monotonic_s(), runner.one_by_one
             for results in runner(jobs, queue.keeper.lost):
                 now_s = monotonic_s()
-                now = claim.now + int(1000 * (now_s - started))
+                now = started_ms + int(1000 * (now_s - started))
                 recorder.add(results, now)
                 done += len(results)
                 is_long = now_s - settled_at > SETTLE_S
                 if one_by_one and (recorder.part.limited_ms or (is_long and now_s - begun > RETURN_S)):
-                    self._return_rest(queue, recorder.part, jobs[jobs.index(results[-1].job) + 1 :], claim.now)
+                    self._return_rest(queue, recorder.part, jobs[jobs.index(results[-1].job) + 1 :])
                     break
                 if (is_long or recorder.is_large) and done < len(running):
                     recorder.settle()
@@ -315,8 +372,9 @@ class ChunkLoop(SlotLoop):
                     self._report.publish_busy(self.clients)
         if done < len(running):
             # Some have lost their locks, and have no outcome. Others may wait until a damaged queue is repaired.
-            queue.keeper.release([job.id for job in claim.jobs if job.id in queue.keeper.lost])
-        self._size.update(done, monotonic_s() - started)
+            queue.keeper.release([job.id for job in running if job.lock_lost])
+        self._ran_s = monotonic_s() - started
+        self._size.update(done, self._ran_s)
         return Processed(queue, recorder.parts)
 
     def _divided(self, jobs: Sequence[RunningJob]) -> Iterable[tuple[Runner, Sequence[RunningJob]]]:
@@ -327,7 +385,7 @@ class ChunkLoop(SlotLoop):
             jobs = [job for job in jobs if job.claimed.deferred_failure is None]
         yield from self._plan.runner.divided(jobs)
 
-    def _return_rest(self, queue: SlotQueue, outcomes: Outcomes, jobs: Sequence[RunningJob], now: int) -> None:
+    def _return_rest(self, queue: SlotQueue, outcomes: Outcomes, jobs: Sequence[RunningJob]) -> None:
         """Returns jobs that have not started to the queue; those that were cancelled fail."""
         for job in jobs:
             if job.id in queue.keeper.lost:
@@ -335,17 +393,15 @@ class ChunkLoop(SlotLoop):
             if job.cancellation is None:
                 outcomes.unstarted.append(job.id)
             else:
-                self._plan.policy.record(outcomes, queue.handle.dialect, Result(job, None, job.cancellation), now)
+                self._plan.policy.record(outcomes, queue.handle.dialect, Result(job, None, job.cancellation), queue.now)
 
     def _cancel(self, cancelled: Cancelled) -> None:
-        current = self._current
-        # Each claim has its own token, so a different token means that the cancelled chunk is over.
-        if current.token != cancelled.hold.token:
-            return
-        for job in current.jobs:
-            if job.id == cancelled.job_id:
-                job.cancellation = cancelled.error
-                self._plan.runner.interrupt(job)
+        # Each claim has its own token, so a token that is not held means that the cancelled chunk is over.
+        for chunk in self._held:
+            for job in chunk.jobs:
+                if job.id == cancelled.job_id and job.token == cancelled.hold.token:
+                    job.cancellation = cancelled.error
+                    self._plan.runner.interrupt(job)
 
 
 def _return_unstarted(queue: SlotQueue, token: str, ids: Sequence[str]) -> None:

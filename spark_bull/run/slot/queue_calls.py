@@ -75,7 +75,8 @@ class Unsettled:
         self.begun -= settled
         for job_id in self.only_once.keys() & settled:
             del self.only_once[job_id]
-        self._recorded = [one for one in self._recorded if one is not outcomes]
+        with self.recording:
+            self._recorded = [one for one in self._recorded if one is not outcomes]
 
     def return_all(self, now: int, since: int) -> None:
         """Returns all jobs that are held to the queue; to be called with `recording` held. Raises ConnectionLost.
@@ -196,8 +197,10 @@ class QueueCalls:
         self._damage = Damage(tell_damage)
         self._owed: deque[Call] = deque()
         self._clock = _Clock(0, 0.0, 0.0)
-        #: Held during a call, and the change of the keeper that follows from it.
+        #: Held during the calls that are owed, and the changes that follow from each.
         self._calling = Lock()
+        #: Whether jobs are claimed that do not start at once: none while the queue or its groups have limits.
+        self.is_ahead = False
         #: Whether no more jobs are claimed, as the process is to end.
         self.is_ending = False
         #: Time of Redis at the first call, ms since 1970.
@@ -206,14 +209,16 @@ class QueueCalls:
     @property
     def now(self) -> int:
         """Redis' clock, ms since 1970, as of the last call."""
-        return self._clock.redis_ms + int(1000 * (monotonic_s() - self._clock.answered_s))
+        clock = self._clock
+        return clock.redis_ms + int(1000 * (monotonic_s() - clock.answered_s))
 
     def monotonic_of(self, ms: int) -> float:
         """A time of Redis' clock on the monotonic clock, s; not later than by Redis' clock: a call takes time.
 
         ms: since 1970; Redis' time of a call is without fractions of a ms.
         """
-        return self._clock.sent_s + (ms - self._clock.redis_ms - 1) / 1000
+        clock = self._clock
+        return clock.sent_s + (ms - clock.redis_ms - 1) / 1000
 
     def send(self, call: Call) -> Claim:
         """Sends the calls that are owed, this one, and what follows from each.
@@ -221,20 +226,22 @@ class QueueCalls:
         While the queue is damaged, nothing is claimed, and the claim says how long the queue rests; the outcomes are
         settled when it is repaired.
         """
-        self._owed.append(call)
-        claim = None if self._damage.rest_s else self._send_owed(call)
-        if claim is not None:
-            return claim
-        self._owed.pop()
-        # Only the first of the owed calls may have been sent: its claim is lost unless it is sent again.
-        if call.outcomes or call.held or not self._owed:
-            self._owed.append(call._replace(limit=0))
+        with self._calling:
+            self._owed.append(call)
+            claim = None if self._damage.rest_s else self._send_owed(call)
+            if claim is not None:
+                return claim
+            self._owed.pop()
+            # Only the first of the owed calls may have been sent: its claim is lost unless it is sent again.
+            if call.outcomes or call.held or not self._owed:
+                self._owed.append(call._replace(limit=0))
         return self._no_claim()
 
     def end(self) -> None:
         """Sends the calls that are owed for the last time."""
-        if self._owed:
-            self._send_owed(None)
+        with self._calling:
+            if self._owed:
+                self._send_owed(None)
         if jobs := sum(len(call.outcomes) for call in self._owed if call.outcomes):
             self._warn(
                 f"outcomes of {jobs} jobs are lost, which run again after their locks expire", self._damage.error
@@ -282,27 +289,27 @@ class QueueCalls:
         """Sends a call until Redis answers. Raises QueueDamaged."""
         outcomes = call.outcomes
         settled = set() if outcomes is None else outcomes.all_ids()
-        with self._calling:
-            most = 0 if self.is_ending else call.limit
+        most = 0 if self.is_ending else call.limit
+        settings = self._settings._replace(at_once=0) if self.is_ahead else self._settings
 
-            def send() -> tuple[float, Claim]:
-                return monotonic_s(), work(
-                    self._handle,
-                    self._settings,
-                    outcomes,
-                    most,
-                    most_bytes=call.most_bytes,
-                    held=call.held,
-                    call=call.name,
-                    token=call.token,
-                )
+        def send() -> tuple[float, Claim]:
+            return monotonic_s(), work(
+                self._handle,
+                settings,
+                outcomes,
+                most,
+                most_bytes=call.most_bytes,
+                held=call.held,
+                call=call.name,
+                token=call.token,
+            )
 
-            with self._keeper.settling("" if outcomes is None else outcomes.token, settled):
-                sent_s, claim = self.retry(send)
-            if outcomes is not None:
-                self._unsettled.forget(outcomes, settled)
-            if claim.jobs:
-                self._keeper.hold(claim.token, [job.id for job in claim.jobs], claim.now, own_locks(claim.jobs))
+        with self._keeper.settling("" if outcomes is None else outcomes.token, settled):
+            sent_s, claim = self.retry(send)
+        if outcomes is not None:
+            self._unsettled.forget(outcomes, settled)
+        if claim.jobs:
+            self._keeper.hold(claim.token, [job.id for job in claim.jobs], claim.now, own_locks(claim.jobs))
         self._clock = _Clock(claim.now, sent_s, monotonic_s())
         self.since = self.since or claim.now
         return claim

@@ -82,7 +82,7 @@ class SlotLoop(ABC):
         ]
 
     def run(self) -> SlotStats:
-        """Runs until it is to stop; what is claimed by then is finished. Raises only what no job has caused."""
+        """Runs until it is to stop; what has begun by then is finished. Raises only what no job has caused."""
         self._report.publish("starting", [])
         with ExitStack() as stack:
             stack.callback(self._export)

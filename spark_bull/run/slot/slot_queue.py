@@ -217,7 +217,7 @@ class SlotQueue:
         self.keeper = LockKeeper(self.handle, settings.lock_ms)
         self.unsettled = Unsettled(self.handle, plan, settings, self.keeper, self._warn, self._meter)
         self.wait = JobWait(self.handle, plan.worker, settings.worker or plan.worker, post, self._warn)
-        self._calls = QueueCalls(
+        self.calls = QueueCalls(
             self.handle,
             settings,
             self.keeper,
@@ -239,7 +239,7 @@ class SlotQueue:
     @property
     def now(self) -> int:
         """Redis' clock, ms since 1970, as of the last call."""
-        return self._calls.now
+        return self.calls.now
 
     def work(self, outcomes: Outcomes | None, limit: int, token: str = "", claimed_bytes: int = 0) -> Claim:
         """Settles and claims. A retry after a lost connection sends the same call id and so has no second effect.
@@ -249,12 +249,12 @@ class SlotQueue:
         payloads that the chunk has.
         """
         most_bytes = max(1, min(self._plan.chunk_bytes, self._plan.most_bytes - claimed_bytes))
-        claim = self._calls.send(Call(uuid4().hex, outcomes, self.wait.take_active(), limit, token, most_bytes))
+        claim = self.calls.send(Call(uuid4().hex, outcomes, self.wait.take_active(), limit, token, most_bytes))
         return claim if self._start_limit is None else claim._replace(jobs=self._start_limit.checked(claim.jobs))
 
     def end_work(self) -> None:
         """Settles what is left if the queue was damaged."""
-        self._calls.end()
+        self.calls.end()
 
     def running(self, jobs: Sequence[ClaimedJob], token: str) -> list[RunningJob]:
         """Returns claimed jobs as processors receive them."""
@@ -271,7 +271,7 @@ class SlotQueue:
                 lost,
                 state,
                 begun,
-                None if job.expire_at is None else self._calls.monotonic_of(job.expire_at),
+                None if job.expire_at is None else self.calls.monotonic_of(job.expire_at),
             )
             for job in jobs
         ]
@@ -289,7 +289,7 @@ class SlotQueue:
 
     def end(self) -> None:
         """Claims and waits for no more jobs; may be called in any thread."""
-        self._calls.is_ending = True
+        self.calls.is_ending = True
         self.wait.end_for_good()
 
     def return_held(self) -> None:
@@ -297,8 +297,8 @@ class SlotQueue:
 
         See `Unsettled.return_all`.
         """
-        with self._calls.held_for_return():
-            self.unsettled.return_all(self._calls.now, self._calls.since)
+        with self.calls.held_for_return():
+            self.unsettled.return_all(self.calls.now, self.calls.since)
 
     def _note(self, outcomes: Outcomes | None, claim: Claim) -> Outcomes | None:
         """Counts what a call has done, and logs rejected outcomes; returns the failures of parents that are blocked."""
@@ -306,7 +306,7 @@ class SlotQueue:
         if outcomes is not None and claim.lost:
             # First, as it may fail: the call is then sent again, and counted once.
             policy = self._plan.policy
-            blocked = self._calls.retry(lambda: fail_blocked(self.handle, policy, outcomes, claim.lost, claim.now))
+            blocked = self.calls.retry(lambda: fail_blocked(self.handle, policy, outcomes, claim.lost, claim.now))
         self._stats.add(claim.counted)
         if self._meter is not None:
             self._meter.add(outcomes, claim)
@@ -314,7 +314,7 @@ class SlotQueue:
             self._failures.add(self.handle.keys.queue, outcomes)
         for one in claim.lost:
             # When the process is to end, another thread has returned the jobs.
-            if not one.is_blocked and not self._calls.is_ending:
+            if not one.is_blocked and not self.calls.is_ending:
                 self._warn(f"outcome of job {one.id} was rejected", LOST[one.why])
         return blocked
 

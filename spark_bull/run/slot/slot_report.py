@@ -85,7 +85,7 @@ class Failures:
 
     def as_report(self) -> list[dict[str, Any]]:
         """The failures as they are in a slot's report."""
-        return [asdict(one) for one in self._last]
+        return [asdict(one) for one in self.last]
 
 
 def failures_in(report: dict[str, Any]) -> Iterator[FailedAttempt]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from json.encoder import encode_basestring
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from spark_bull.core.dialects.base import Dialect
@@ -33,6 +33,7 @@ from spark_bull.core.queue.work.verbs import WorkReply, unpack_work
 
 log = logging.getLogger("spark_bull")
 
+T = TypeVar("T")
 
 #: The largest number of each kind. Counts are INT columns of DataFrames; neither Spark nor Python prints a time after
 #: the year 9999.
@@ -225,13 +226,13 @@ def work(
     return _claim_of(token, answer, jobs)
 
 
-def parts_to_return(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """The ids of jobs that `work` is to return, at most `size` per call, the last ones first.
+def parts_to_return(jobs: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The jobs, or their ids, that `work` is to return, at most `size` per call, the last ones first.
 
     Each call puts its jobs before those that wait, so that the jobs wait in their order.
     """
-    for start in reversed(range(0, len(ids), size)):
-        yield ids[start : start + size]
+    for start in reversed(range(0, len(jobs), size)):
+        yield jobs[start : start + size]
 
 
 class PackedClaim(NamedTuple):
