@@ -47,12 +47,12 @@ def test_slots_start_within_a_few_looks_at_a_step_of_the_load_and_end_after_it(
         return looks[-1][1]
 
     def processor(job: Any) -> None:
-        """Ends when two slots are at work: the load needs both."""
+        """Ends when two slots have been at work: the load needs both. Later slots can be in other processes."""
         import os
 
         with Redis.from_url(redis_url) as redis:
             redis.sadd(seen, os.getpid())
-            wait_until(lambda: redis.scard(seen) == 2, "two slots to process a job")
+            wait_until(lambda: redis.scard(seen) >= 2, "two slots to process a job")
 
     monkeypatch.setattr(SlotScale, "wanted", wanted)
     caplog.set_level("INFO", "spark_bull")
