@@ -93,14 +93,8 @@ def build_image(engine: Engine, folder: Path) -> None:
         pytest.skip(f"needs an index of packages: {done.stderr[-300:]}")
     _import_base(engine, folder / "base.tar", wheels)
     given = {"BASE": BASE, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
-    engine(
-        "build",
-        "--network=none",
-        *(f"--build-arg={name}={value}" for name, value in given.items()),
-        "--tag",
-        IMAGE,
-        str(ROOT),
-    )
+    arguments = [f"--build-arg={name}={value}" for name, value in given.items()]
+    engine("build", "--network=none", *arguments, "--tag", IMAGE, str(ROOT))
 
 
 def _import_base(engine: Engine, file: Path, wheels: Path) -> None:
@@ -157,15 +151,11 @@ class Container:
     def __exit__(self, *_: object) -> None:
         self._engine("rm", "--force", self._id)
 
-    @property
-    def printed(self) -> str:
-        return self._engine("logs", self._id)
-
     def says(self, pattern: str) -> list[str]:
         """Waits until it has printed something that matches; returns what `re.findall` does."""
 
         def found() -> list[str]:
-            printed = self.printed
+            printed = self._engine("logs", self._id)
             matches = re.findall(pattern, printed)
             assert matches or self._engine("inspect", "--format", "{{.State.Running}}", self._id) == "true", printed
             return matches

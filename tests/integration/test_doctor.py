@@ -35,6 +35,7 @@ from spark_bull.ops.cli.status import PROBLEMS, WARNINGS, WRONG_USAGE
 from spark_bull.run.services.collector import Collector
 from spark_bull.run.testing.process_all import process_all
 from tests.integration.conftest import Run
+from tests.integration.test_sentinel import follow
 from tests.support.redis_servers import PASSWORD, STATES, USER, rules
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import each_dialect
@@ -110,12 +111,10 @@ def test_memory_that_is_nearly_full_is_reported(own_redis: OwnRedis) -> None:
 def test_a_replica_is_a_problem_and_names_its_primary(own_redis: OwnRedis) -> None:
     primary, replica = own_redis(), own_redis()
     assert only(server.replication(server_of(primary)), "ok").found == "a primary with 0 replicas"
-    with Redis.from_url(replica.url) as client:
-        client.replicaof("127.0.0.1", str(primary.port))
+    follow(replica, primary)
     found = only(server.replication(server_of(replica)), "problem")
     assert f"a read-only replica of 127.0.0.1:{primary.port}" in found.found
     with Redis.from_url(primary.url) as client:
-        wait_until(lambda: client.info("replication")["connected_slaves"] == 1, "the replica to be connected")
         wait_until(lambda: client.info("replication")["slave0"]["state"] == "online", "the replica to be online")
     assert only(server.replication(server_of(primary)), "ok").found == "a primary with 1 replica"
     lost = only(server.persistence(server_of(primary)), "problem").found
@@ -355,24 +354,20 @@ def test_a_longer_limit_is_advised_with_what_jobs_would_take(own_redis: OwnRedis
     taken = re.findall(r"take ([\d,]+) bytes each in Redis, about ([\d,]+)", found.found)[0]
     now, then = (int(size.replace(",", "")) for size in taken)
     assert payloads_on(long, [200] * 5).found.startswith("10 of 10 sampled jobs")
-    measured = [
-        client.memory_usage(key)
-        for client in [Redis.from_url(long.url)]
-        for key in client.scan_iter("bull:mail:*", _type="hash")
-        if client.hexists(key, "timestamp")
-    ]
+    with Redis.from_url(long.url) as client:
+        keys = [key for key in client.scan_iter("bull:mail:*", _type="hash") if client.hexists(key, "timestamp")]
+        measured = [client.memory_usage(key) for key in keys]
     assert then == pytest.approx(sum(measured) / len(measured), rel=0.1)
     assert then < 0.7 * now
 
 
 def test_no_other_limit_is_advised_where_it_would_save_little(own_redis: OwnRedis) -> None:
+    too_long, too_few = [2_000] * 5, [30] * 19 + [200]
     for limit, sizes, compact in (
         ("64", [30] * 5, 10),
-        # Too long for the longer limit, too.
-        ("64", [2_000] * 5, 0),
+        ("64", too_long, 0),
         ("1024", [200] * 5, 10),
-        # Too few for a change.
-        ("64", [30] * 19 + [200], 38),
+        ("64", too_few, 38),
     ):
         found = payloads_on(own_redis({COMPACT_SETTING: limit}), sizes)
         assert not found.advice
@@ -424,20 +419,16 @@ def test_orphaned_jobs_are_removed_and_nothing_else(queue: BullQueue, client: Re
     client.hset(keys.job("job-1"), "deid", "twin")
     client.set(keys.deduplication("twin"), "job-1")
     client.hset(keys.job("job-4"), "deid", "taken")
-    kept = {
-        keys.deduplication("taken"): lambda key: client.set(key, "job-2"),
-        keys.base + "settings": lambda key: client.hset(key, "theme", "dark"),
-        keys.base + "note": lambda key: client.set(key, "text"),
-        keys["intake_closed"]: lambda key: client.set(key, 1),
-        keys.base + "spark:mine": lambda key: client.hset(key, mapping={"timestamp": 1, "data": "{}", "opts": "{}"}),
-        # Keys of another queue whose name starts with that of this one and of the job.
-        QueueKeys("mail:job-1", keys.prefix)["failed"]: lambda key: client.zadd(key, {"1": 1}),
-        QueueKeys("mail:job-1", keys.prefix).job("1"): lambda key: client.hset(
-            key, mapping={"timestamp": 1, "data": "{}", "opts": "{}"}
-        ),
-    }
-    for key, make in kept.items():
-        make(key)
+    # Another queue, whose name starts with that of this one and of the job.
+    other = QueueKeys("mail:job-1", keys.prefix)
+    texts = [keys.deduplication("taken"), f"{keys.base}note", keys["intake_closed"]]
+    job = {"timestamp": 1, "data": "{}", "opts": "{}"}
+    hashes = {f"{keys.base}settings": {"theme": "dark"}, f"{keys.base}spark:mine": job, other.job("1"): job}
+    kept = [*texts, *hashes, other["failed"]]
+    client.mset(dict.fromkeys(texts, "job-2"))
+    for key, fields in hashes.items():
+        client.hset(key, mapping=fields)
+    client.zadd(other["failed"], {"1": 1})
     client.hset(keys["damaged"], "job-3", "string")
     found = found_by(queue, "orphans")
     assert (found.level, found.found) == ("warning", "in no state, so that no worker gets them: 2 jobs, job-1, job-4")

@@ -276,9 +276,8 @@ def test_events_that_were_removed_before_they_were_read_fail_the_query(
     stream.tick(0, 10)
     end = query.plan()
     stream.trim(4)
-    with pytest.raises(
-        ResultsLost, match=r"queue q: events after .* (were|may have been) removed before they were read"
-    ):
+    said = r"queue q: events after .* (were|may have been) removed before they were read"
+    with pytest.raises(ResultsLost, match=said):
         query.read(end)
     query.options["failOnDataLoss"] = "false"
     query.reader = query.open()
@@ -308,9 +307,8 @@ def test_events_that_are_removed_after_they_were_read_are_no_loss(stream: Stream
 
 def test_dialects_without_kept_events_and_wrong_options_are_refused(stream: Stream, redis_url: str) -> None:
     for dialect in ("bull", "bull-1"):
-        with pytest.raises(
-            DialectError, match=f"{dialect} publishes events on channels, and keeps none; .*BullQueue.events"
-        ):
+        said = f"{dialect} publishes events on channels, and keeps none; .*BullQueue.events"
+        with pytest.raises(DialectError, match=said):
             stream.query("none", protocol=dialect)
     with pytest.raises(OptionError, match="option `maxJobsPerTrigger` is for"):
         stream.query(maxJobsPerTrigger="5")

@@ -53,20 +53,13 @@ def test_a_further_dialect_changes_nothing_outside_of_its_own_places(
     shutil.copytree(ROOT / "spark_bull", package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(package / "core/lua/bull", package / "core/lua/bull9")
     (package / "core/dialects/bull9.py").write_text(DIALECT)
-    registry = package / "core/dialects/registry.py"
-    insert(
-        registry, "from spark_bull.core.dialects.bullmq import", "from spark_bull.core.dialects.bull9 import Bull9\n"
-    )
+    registry, module = package / "core/dialects/registry.py", "from spark_bull.core.dialects."
+    insert(registry, f"{module}bullmq import", f"{module}bull9 import Bull9\n")
     insert(registry, "BullMQ())}", "Bull9(), ")
     insert(package / "core/options/parts.py", '"bullmq")\n', '"bull-9", ')
 
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, redis_url, prefix],
-        cwd=tmp_path,
-        env={"PYTHONPATH": f"{tmp_path}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", PROGRAM, redis_url, prefix]
+    path = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["bull-9", "bull9/add"]

@@ -147,9 +147,8 @@ signal.pause()
 
 
 def test_server_and_folder_are_removed_when_the_program_is_killed() -> None:
-    for before in ["running", "restarted", "killed"]:
-        then = {"running": "", "restarted": "server.restart()", "killed": "server.kill(); server.start()"}[before]
-        code = OWNER.replace("forked = os.fork()", f"{then}\nforked = os.fork()")
+    for before in ("", "server.restart()", "server.kill(); server.start()"):
+        code = OWNER.replace("forked = os.fork()", f"{before}\nforked = os.fork()")
         with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
             pid, forked, folder = owner.stdout.readline().split()
             try:

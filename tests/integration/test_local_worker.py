@@ -27,13 +27,7 @@ ROOT = Path(__file__).parents[2]
 #: Fails when PySpark is imported.
 WITHOUT_PYSPARK = """
 import sys
-
-class Refusing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("pyspark", "pyarrow", "pandas"):
-            raise ImportError(f"{name} is imported")
-
-sys.meta_path.insert(0, Refusing())
+sys.modules |= dict.fromkeys(["pyspark", "pyarrow", "pandas"])
 from spark_bull import BullQueue, LocalWorker
 from spark_bull.run.testing import process_all
 

@@ -18,7 +18,7 @@ from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.run.claims import claimer, lock_keeper
 from spark_bull.run.claims.claimer import Claimer
 from spark_bull.run.slot import queue_calls
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 LOCK_MS = 3_600_000
@@ -50,10 +50,6 @@ def extended(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> list[tuple[st
     return found
 
 
-def waits_for(event: Event, what: str) -> None:
-    assert event.wait(PATIENCE_S), f"expected {what}"
-
-
 def is_of(queue: BullQueue, handle: QueueHandle) -> bool:
     """Whether a call is of this test: the threads of other tests go on."""
     return handle.keys.base == queue.handle.keys.base
@@ -80,11 +76,11 @@ class LateAnswers:
             self.answer_taken.set()
             return []
         self.asked.set()
-        waits_for(self.settled, "the first job to be settled")
+        wait_until(self.settled.is_set, "the first job to be settled")
         gone = extend(handle, token, job_ids, LOCK_MS)
         assert len(gone) == 1
         if not self.first:
-            waits_for(self.settling_over, "the loop to go on")
+            wait_until(self.settling_over.is_set, "the loop to go on")
         return gone
 
     def work(self, handle: QueueHandle, *args: Any, **options: Any) -> Claim:
@@ -92,15 +88,15 @@ class LateAnswers:
         if self.asked.is_set() and not self.settled.is_set():
             self.settled.set()
             if self.first:
-                waits_for(self.answer_taken, "the answer about locks to be taken")
+                wait_until(self.answer_taken.is_set, "the answer about locks to be taken")
         return claim
 
     def processor(self, job: RunningJob) -> Any:
         if job.data["n"] == 0:
-            waits_for(self.asked, "locks to be extended")
+            wait_until(self.asked.is_set, "locks to be extended")
             return LARGE
         self.settling_over.set()
-        waits_for(self.answer_taken, "the answer about locks to be taken")
+        wait_until(self.answer_taken.is_set, "the answer about locks to be taken")
         return None
 
 

@@ -110,9 +110,7 @@ def test_a_guard_of_another_queue_is_refused(redis_url: str) -> None:
         Promoter(redis_url, ["mail", "post"], guards=[Guard("mial", CONDITION)])
     with pytest.raises(OptionError, match=r"expected `guards` to be a list of Guard\(queue, pause_when\), got: 'mail'"):
         Promoter(redis_url, guards=["mail"])
-    with pytest.raises(
-        OptionError, match="`guards` has no effect with promoter=False: leave it out, or pass it to the"
-    ):
+    with pytest.raises(OptionError, match="`guards` has no effect with promoter=False: leave it out, or pass it to"):
         LocalWorker("mail", print, url=redis_url, promoter=False, guards=Guard("mail", CONDITION))
     LocalWorker("mail", print, shards=2, url=redis_url, guards=Guard("mail", CONDITION))
     for queues in (["mail*"], []):

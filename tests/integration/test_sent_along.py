@@ -49,13 +49,8 @@ def run(python: Path, folder: Path, *arguments: str, given: bytes = b"") -> byte
 
 
 def test_the_zip_holds_all_modules_and_scripts_and_nothing_else(package_zip: Path) -> None:
-    patterns = (
-        "spark_bull/**/*.py",
-        "spark_bull/__init__.pyi",
-        "spark_bull/**/*.lua",
-        "spark_bull/py.typed",
-        "pyspark_bull/*.py",
-    )
+    patterns = ["spark_bull/**/*.py", "spark_bull/__init__.pyi", "spark_bull/**/*.lua", "spark_bull/py.typed"]
+    patterns.append("pyspark_bull/*.py")
     expected = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)}
     with ZipFile(package_zip) as archive:
         assert set(archive.namelist()) == expected

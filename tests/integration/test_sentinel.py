@@ -91,7 +91,8 @@ def test_an_idle_connection_is_not_opened_again_to_a_server_that_is_no_longer_th
 
             def replace_primary() -> EmbeddedRedis:
                 primary.kill()
-                lead(other)
+                with Redis.from_url(other.url) as client:
+                    client.replicaof("NO", "ONE")
                 return primary
 
         connection = Connection(RedisSettings(url))
@@ -116,11 +117,6 @@ def follow(replica: EmbeddedRedis, primary: EmbeddedRedis) -> None:
         wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
 
 
-def lead(server: EmbeddedRedis) -> None:
-    with Redis.from_url(server.url) as client:
-        client.replicaof("NO", "ONE")
-
-
 def test_sentinels_have_a_password_of_their_own(tmp_path: Path) -> None:
     with Sentinels(tmp_path, SECRET) as servers:
         with pytest.raises(ConnectionLost, match=r"got none|refused") as error:
@@ -132,9 +128,8 @@ def test_sentinels_have_a_password_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_user_of_sentinels_needs_only_the_documented_rights(tmp_path: Path) -> None:
-    (allowed,) = re.findall(
-        r"^- sentinel: `([^`]+)`$", (Path(__file__).parents[2] / "docs/access.md").read_text(), re.M
-    )
+    page = (Path(__file__).parents[2] / "docs/access.md").read_text()
+    (allowed,) = re.findall(r"^- sentinel: `([^`]+)`$", page, re.MULTILINE)
     own = {"sentinel_username": "watcher", "sentinel_password": SECRET}
     with Sentinels(tmp_path, watcher=f"watcher on >{SECRET} {allowed}") as servers:
         assert BullQueue("mail", url=servers.url, redis=own).add({}) == "1"

@@ -20,6 +20,7 @@ from spark_bull.ops.cli import main
 from spark_bull.ops.cli.doctor.queues import overdue
 from spark_bull.ops.cli.doctor.server import Server, eviction
 from spark_bull.ops.cli.status import DENIED, PROBLEMS
+from tests.integration.test_sentinel import follow
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -101,27 +102,24 @@ def test_reads_are_the_same_in_both_versions(
     assert list(eviction(Server(connection, connection.server_info(), keys.prefix)))
 
 
-def test_the_address_of_the_primary_is_found_and_found_again(own_redis: Callable[..., EmbeddedRedis]) -> None:
+def test_the_address_of_the_primary_is_found_and_found_again(own_redis: OwnRedis) -> None:
     primary, replica = own_redis(), own_redis()
-    with Redis.from_url(replica.url) as client:
-        client.execute_command("REPLICAOF", "127.0.0.1", primary.port)
-        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
-        url = f"redis://127.0.0.1:{replica.port},127.0.0.1:{primary.port}/0"
-        queue = BullQueue("mail", url=url, protocol="bullmq")
+    follow(replica, primary)
+    url = f"redis://127.0.0.1:{replica.port},127.0.0.1:{primary.port}/0"
+    with Redis.from_url(replica.url) as client, BullQueue("mail", url=url, protocol="bullmq") as queue:
         assert queue.add({}) == "1"
         with OurWorker(queue.handle, lambda job: None, chunk_size=1) as worker:
             wait_until(lambda: queue.counts()["completed"] == 1, "the first job")
             wait_until(lambda: worker.waits() == 1, "the slot to wait")
             wait_until(lambda: client.get("bull:mail:id") == b"1", "the replica to have the job")
             primary.kill()
-            client.execute_command("REPLICAOF", "NO", "ONE")
+            client.replicaof("NO", "ONE")
             assert queue.add({}) == "2"
             wait_until(lambda: queue.counts()["completed"] == 2, "the job of the new primary")
 
 
-def test_a_server_without_hello_is_not_taken_for_the_primary(own_redis: Callable[..., EmbeddedRedis]) -> None:
-    old = own_redis({"rename-command": 'HELLO ""'})
-    url = f"redis://127.0.0.1:{old.port},127.0.0.1:{own_redis().port}/0"
+def test_a_server_without_hello_is_not_taken_for_the_primary(own_redis: OwnRedis) -> None:
+    url = f"redis://127.0.0.1:{own_redis(WITHOUT_HELLO).port},127.0.0.1:{own_redis().port}/0"
     settings = RedisSettings(url, extra=(("protocol", "2"),))
     with pytest.raises(ConnectionError, match="the server is not the primary any more"):
         Servers(settings).at(None).ask("PING")

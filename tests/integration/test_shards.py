@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, QueueEvents, SparkBullError, shard_names
 from spark_bull.ops.cli.commands import all_commands
-from spark_bull.ops.cli.main import main
 from spark_bull.ops.cli.shards import EACH, OWN, SEVERAL
 from spark_bull.run.services import service
 from spark_bull.run.services.promoter import Promoter
+from tests.integration.conftest import Run
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import Sink
 
 SHARDS = 3
 ROWS = StructType().add("n", IntegerType())
-#: Runs a command; returns the values that it prints as JSON, or its error.
-Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -52,37 +49,31 @@ def write(options: dict[str, str]) -> None:
 
 @pytest.fixture
 def run(url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> Any:
-        status = main(["--url", url, "--prefix", prefix, "--json", *arguments])
-        out, err = capsys.readouterr()
-        return json.loads(out) if status == 0 else err
-
-    return run
+    return Run(capsys, url, prefix)
 
 
 def test_commands_take_all_shards(url: str, prefix: str, options: dict[str, str], run: Run) -> None:
     write(options)
-    waiting = {row["queue"]: row["counts"]["wait"] for row in run("counts", "mail", "--shards", "auto")}
+    waiting = {row["queue"]: row["counts"]["wait"] for row in run.data("counts", "mail", "--shards", "auto")}
     assert waiting == {"mail": 4, "mail{0}": 2, "mail{1}": 2, "mail{2}": 0}
     parts = [BullQueue(name, url=url, prefix=prefix, protocol="bullmq") for name in shard_names("mail", SHARDS)]
     for verb in ("pause", "resume"):
-        assert run(verb, "mail", "--shards", "3") == {"done": verb, "queue": "mail", "group": None}
+        assert run.data(verb, "mail", "--shards", "3") == {"done": verb, "queue": "mail", "group": None}
         assert {part.is_paused() for part in parts} == {verb == "pause"}
     parts[1].handle.connection.call("LPOP", parts[1].handle.keys["wait"])
-    assert run("remove-orphans", "mail", "--shards", "3", "--yes") == {"queue": "mail", "removed": 1}
+    assert run.data("remove-orphans", "mail", "--shards", "3", "--yes") == {"queue": "mail", "removed": 1}
     trimmed = sum(part.handle.connection.call("XLEN", part.handle.keys["events"]) for part in parts)
-    assert run("trim-events", "mail", "0", "--shards", "3", "--yes") == {"queue": "mail", "removed": trimmed}
-    waiting = run("page", "mail", "wait", "--shards", "3")
+    assert run.data("trim-events", "mail", "0", "--shards", "3", "--yes") == {"queue": "mail", "removed": trimmed}
+    waiting = run.data("page", "mail", "wait", "--shards", "3")
     assert [row["queue"] for row in waiting] == ["mail{0}", "mail{0}", "mail{1}"]
-    assert (run("page", "mail{0}", "wait"), run("page", "mail{1}", "wait")) == (waiting[:2], waiting[2:])
-    updated = run("update", "mail", "--all", "--state", "wait", "--data", "{}", "--shards", "3")
+    assert [run.data("page", f"mail{{{n}}}", "wait") for n in (0, 1)] == [waiting[:2], waiting[2:]]
+    updated = run.data("update", "mail", "--all", "--state", "wait", "--data", "{}", "--shards", "3")
     assert updated.pop("writes") == [part.writes()[-1].id for part in parts]
     assert updated == {"done": "update", "queue": "mail", "jobs": 3, "skipped": 0, "missing": 0}
-    refused = run("drain", "mail", "--shards", "3")
-    assert "this deletes all waiting jobs of queue mail: expected a terminal" in refused
-    assert run("drain", "mail", "--shards", "3", "--yes") == {"queue": "mail", "removed": 3}
-    assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
+    assert run.data("drain", "mail", "--shards", "3", "--yes") == {"queue": "mail", "removed": 3}
+    assert run.data("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
     for said, *given in (
+        ("this deletes all waiting jobs of queue mail: expected a terminal", "drain", "mail", "--shards", "4"),
         ("expected `--shards` to be 4, as queue mail has as many shards, got: 3", "counts", "mail", "--shards", "3"),
         ("a shard, such as mail{0}, got --shards, which `job` does not take", "job", "mail", "1", "--shards", "4"),
         ("expected --shards with a number", "reshard", "mail"),
@@ -93,7 +84,7 @@ def test_commands_take_all_shards(url: str, prefix: str, options: dict[str, str]
         ("such as mail{0}, got --shards, which `serve` does not take: leave it out", "serve", "--shards", "4"),
         ("which `retry` does not take with ids of jobs", "retry", "mail", "1", "--shards", "4"),
     ):
-        assert said in run(*given)
+        assert said in run(*given, code=ANY)
 
 
 def test_each_command_says_what_it_does_with_shards() -> None:
@@ -129,7 +120,7 @@ def test_a_promoter_waits_for_the_first_write_and_follows_the_number_of_shards(
         Sink(options, ROWS).commit()
         for name in ("mail{2}", "mail{3}"):
             if name == "mail{3}":
-                assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
+                assert run.data("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
             part = BullQueue(name, protocol="bullmq", **place)
             part.add({}, delay=1)
             wait_until(lambda part=part: part.counts()["wait"] == 1, "a job of the shard to be promoted")
@@ -140,7 +131,7 @@ def test_an_obliterated_queue_can_get_another_number_of_shards(options: dict[str
     write(options)
     old = Sink(options, ROWS)
     old.task([{"n": 0}])
-    assert "done" in run("obliterate", "mail", "--shards", "3", "--yes")
+    assert "done" in run.data("obliterate", "mail", "--shards", "3", "--yes")
     Sink(options | {"shards": "2"}, ROWS).commit()
     with pytest.raises(SparkBullError, match="expected the shards of queue mail to stay as they were"):
         old.commit()
@@ -212,23 +203,17 @@ MORE = {
 }
 
 
-def test_commands_take_the_shards_that_are_to_come(
-    url: str, prefix: str, options: dict[str, str], run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_take_the_shards_that_are_to_come(url: str, prefix: str, options: dict[str, str], run: Run) -> None:
     """During a change of the number of shards, the next ones do not exist yet."""
     write(options)
     with BullQueue("mail{0}", url=url, prefix=prefix) as queue:
         key = queue.handle.keys["shard_layout"]
         queue.handle.connection.script("shards/begin", {"shard_layout": key}, {"next": SHARDS + 2})
-    ran = {
-        name: run(name, "mail", *MORE.get(name, []), "--shards", "auto")
-        for name in sorted((EACH | SEVERAL) - {"tail", "obliterate", "doctor"})
-    }
-    assert {name: said for name, said in ran.items() if isinstance(said, str)} == {}
-    main(["--url", url, "--prefix", prefix, "doctor", "mail", "--shards", "auto"])
-    report = capsys.readouterr().out
+    for name in sorted((EACH | SEVERAL) - {"tail", "obliterate", "doctor"}):
+        run.data(name, "mail", *MORE.get(name, []), "--shards", "auto")
+    # Each change of all jobs has a record, also in a shard without jobs.
+    writes = run.data("writes", "mail", "--shards", "auto")
+    assert {row["queue"] for row in writes} == {f"mail{{{n}}}" for n in range(SHARDS + 2)}
+    report = run("doctor", "mail", "--shards", "auto", code=ANY)
     assert "mail{0}" in report
     assert "no such queue" not in report
-    writes = ran["writes"]
-    # Each change of all jobs has a record, also in a shard without jobs.
-    assert {row["queue"] for row in writes} == {f"mail{{{n}}}" for n in range(SHARDS + 2)}

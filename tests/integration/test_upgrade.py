@@ -208,17 +208,7 @@ def test_each_private_key_is_left(place: Place) -> None:
     assert [one for one in missing if not one.endswith(tuple(NOT_LEFT))] == []
 
 
-OPEN = (
-    "open-bull-1",
-    "open-bull",
-    "open-bullmq",
-    "flows",
-    "graph",
-    "scheduled",
-    "managed",
-    "called-back",
-    "confirmed-a",
-)
+OPEN = (*(f"open-{dialect}" for dialect in DIALECTS), "flows", "graph", "scheduled", "managed", "called-back")
 
 
 @pytest.mark.rest
@@ -230,7 +220,7 @@ def test_what_is_unfinished_is_named_and_nothing_lasts_that_no_command_removes(p
         states[queue.name] = [record.state for record in queue.writes()]
         queue.recover()
         queue.obliterate(force=True)
-    assert all("open" in states[name] for name in OPEN)
+    assert all("open" in states[name] for name in (*OPEN, "confirmed-a"))
     assert "damaged" in named["damaged"]
     lasting = {
         key.decode().rpartition(":spark:")[2]
