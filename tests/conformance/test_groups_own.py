@@ -90,7 +90,7 @@ def test_running_jobs_count_for_a_limit_that_their_group_gets_later(bench: WorkB
 
 
 @pytest.mark.parametrize("is_claimed", [False, True])
-def test_limits_that_are_not_named_stay_and_none_leaves_no_key(bench: WorkBench, is_claimed: bool) -> None:
+def test_limits_that_are_not_named_stay_and_the_key_goes_with_the_last_one(bench: WorkBench, is_claimed: bool) -> None:
     queue = with_groups(bench).queue if is_claimed else bench.queue
     queue.set_group_limit("a", concurrency=1)
     queue.set_group_limit("a", max=5, duration_ms=1_000)

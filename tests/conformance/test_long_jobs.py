@@ -324,8 +324,7 @@ def test_a_function_that_runs_on_after_it_was_cancelled_stores_no_checkpoint(que
 def test_reports_of_several_threads_of_a_job_keep_both_progress_and_checkpoint(queue: BullQueue) -> None:
     job = claimed(queue)
     with ThreadPoolExecutor(20) as threads:
-        for n in range(1, 11):
-            threads.submit(job.update_progress, n)
-            threads.submit(job.checkpoint, n)
+        reports = [threads.submit(report, n) for n in range(1, 11) for report in (job.update_progress, job.checkpoint)]
+    assert [report.result() for report in reports] == [None] * 20
     assert stored(queue, job.id) == {"progress": job.progress, "checkpoint": job._last_reported.checkpoint}
     assert job.progress in range(1, 11)

@@ -269,6 +269,7 @@ def test_a_claim_ends_before_a_job_whose_child_it_has_claimed(bench: WorkBench) 
     make_child(bench, child, parent)
     claim = bench.claim()
     assert ([job.id for job in claim.jobs], claim.more) == ([child, other], True)
+    assert [job.parent_key for job in claim.jobs] == [bench.handle.keys.job(parent), None]
     bench.work(outcomes_in_order(claim, [(child, None), (other, None)]))
     assert [job.id for job in bench.claim().jobs] == [parent, last]
 

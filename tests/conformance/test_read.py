@@ -190,7 +190,7 @@ def test_large_jobs_come_in_smaller_chunks(filled: Filled) -> None:
     assert [len(chunk.ids) for chunk in by_id] == [4, 4, 3]
 
 
-def test_an_empty_queue_a_state_of_another_dialect_and_ids_without_a_job_are_not_read(filled: Filled) -> None:
+def test_an_empty_queue_a_state_of_another_dialect_and_an_id_alone_have_no_jobs(filled: Filled) -> None:
     assert (filled.read(), filled.read("prioritized"), filled.queue.page("wait")) == ([], [], [])
     assert set(filled.queue.counts().values()) == {0}
     filled.put("wait", ["1", "2"])

@@ -412,7 +412,7 @@ def test_a_chunk_that_is_divided_by_name_has_a_span_for_each_batch_and_each_atte
     ],
 )
 def test_an_error_of_the_tracer_is_logged_once_and_changes_no_outcome(
-    queue: BullQueue, recorder: Recorder, broken: Tracer, way: str, caplog: pytest.LogCaptureFixture
+    queue: BullQueue, recorder: Recorder, broken: Tracer, step: str, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def processor(job: RunningJob) -> Any:
         if job.data["n"] == 13:
@@ -432,6 +432,8 @@ def test_an_error_of_the_tracer_is_logged_once_and_changes_no_outcome(
     assert [job.failed_reason for job in queue.page("failed")] == ["unlucky"] * 3
     messages = [record.getMessage() for record in caplog.records if "traces" in record.getMessage()]
     assert len(messages) == len(set(messages))
+    # Contexts are injected when jobs are added, before.
+    assert bool(messages) == (step != "inject")
     assert all(message.endswith("failed (LookupError: no collector)") for message in messages)
 
 

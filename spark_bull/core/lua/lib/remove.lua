@@ -157,7 +157,7 @@ local function forget_ids(key, arg)
     local ids = call('ZREVRANGE', writes, first, first + limit - 1)
     for _, write_id in ipairs(ids) do
       if call('UNLINK', arg.kept_ids .. write_id) == 1 then
-        -- Those of its next jobs would not be all.
+        -- The write would go on with the ids of its other jobs, as if they were all.
         call('HDEL', arg.records .. write_id, 'keepsIds')
       end
     end
