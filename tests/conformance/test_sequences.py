@@ -17,7 +17,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from tests.conformance.written import written
 from tests.support.traffic import script_work
 from tests.support.without_spark import Sink
-from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
+from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq, options_of
 
 pytestmark = only_bullmq
 
@@ -28,9 +28,8 @@ DATA = StructType().add("data", StringType())
 
 
 @pytest.fixture
-def options(bench: WorkBench, redis_url: str) -> Callable[..., dict[str, str]]:
-    base = {"url": redis_url, "prefix": bench.handle.keys.prefix, "queue": "q", "chunkSize": "3", "sequenceBy": "key"}
-    return lambda **given: base | given
+def options(bench: WorkBench) -> Callable[..., dict[str, str]]:
+    return lambda **given: options_of(bench.queue) | {"chunkSize": "3", "sequenceBy": "key"} | given
 
 
 @pytest.fixture
@@ -226,7 +225,7 @@ def test_jobs_of_bull_have_no_sequences(options: Any, open_queue: Callable[..., 
     with pytest.raises(DialectError, match="expected no `sequenceBy`"):
         Sink(options(protocol="bull"), ROWS)
     open_queue(protocol="bull").add({})
-    several = options(jobColumns="queue")
+    several = options(jobColumns="queue", protocol="auto")
     del several["queue"]
     sink = Sink(several, StructType().add("key", StringType()).add("queue", StringType()))
     with pytest.raises(DialectError, match="expected no `sequenceBy`"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -15,7 +16,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.dispatch.sink import write_sink
 from tests.conformance.written import written
 from tests.support.without_spark import Sink
-from tests.support.work_bench import each_dialect
+from tests.support.work_bench import each_dialect, options_of
 
 HOUR_MS = 3_600_000
 LATER = datetime(2035, 1, 1, tzinfo=timezone.utc)
@@ -38,8 +39,8 @@ bull_1_and_bullmq = pytest.mark.parametrize("queue", ["bull-1", "bullmq"], indir
 
 
 @pytest.fixture
-def options(queue: BullQueue, redis_url: str, prefix: str) -> dict[str, str]:
-    return {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol}
+def options(queue: BullQueue) -> dict[str, str]:
+    return options_of(queue)
 
 
 def stored(queue: BullQueue, job_id: str) -> dict[str, str]:
@@ -115,7 +116,7 @@ def test_a_repeated_task_spreads_its_jobs_equally(
 
 @bull_1_and_bullmq
 def test_priorities_by_name_have_queues_of_their_own_in_bull_1(
-    queue: BullQueue, options: dict[str, str], redis_url: str, prefix: str
+    queue: BullQueue, options: dict[str, str], open_queue: Callable[..., BullQueue]
 ) -> None:
     rows = numbered([{"priority": name} for name in ("high", None, "low", "high")])
     written(options if queue.protocol == "bull-1" else {**options, "priority": "critical"}, PRIORITIES, rows)
@@ -124,11 +125,9 @@ def test_priorities_by_name_have_queues_of_their_own_in_bull_1(
         assert [job and job.priority for job in jobs] == [2, 1, 5, 2]
         return
     assert jobs == [None] * 4
-    found: dict[str, list[Any]] = {}
-    for name in ("high", "normal", "low"):
-        with BullQueue(f"q:prio:{name}", url=redis_url, prefix=prefix, protocol="bull-1") as one:
-            found[name] = [(job.data["n"], job.opts.get("priority")) for job in one.page("wait")]
-    assert found == {"high": [(0, "high"), (3, "high")], "normal": [(1, "normal")], "low": [(2, "low")]}
+    for name, numbers in {"high": [0, 3], "normal": [1], "low": [2]}.items():
+        waiting = open_queue(f"q:prio:{name}", "bull-1").page("wait")
+        assert [(job.data["n"], job.opts.get("priority")) for job in waiting] == [(n, name) for n in numbers]
 
 
 @bull_1_and_bullmq
