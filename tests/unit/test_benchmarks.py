@@ -16,11 +16,7 @@ from redis import Redis
 from benchmarks.dispatch import Measured, verdicts
 from benchmarks.floor import SIDES
 from benchmarks.stock import stock_redis
-from benchmarks.trials import (
-    BASE,
-    check_all_completed,
-    fresh_server,
-)
+from benchmarks.trials import BASE, check_all_completed, fresh_server
 from benchmarks.workers import QUEUE
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.core.embedded import COMPACT_SETTING

@@ -12,18 +12,7 @@ import spark_bull
 from spark_bull.core import errors
 from spark_bull.core.model.job_json import camel_case
 from spark_bull.core.options.parts import VIEWS, in_snake_case, options_in
-from spark_bull.core.options.table import (
-    SCOPES,
-    ClaimOptions,
-    CollectOptions,
-    EventsOptions,
-    LimitsOptions,
-    ReadOptions,
-    ScheduleOptions,
-    SettleOptions,
-    WorkOptions,
-    WriteOptions,
-)
+from spark_bull.core.options.table import SCOPES, CollectOptions, LimitsOptions, WriteOptions
 from spark_bull.ops.cli.commands import all_commands
 from spark_bull.run import testing
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
@@ -163,16 +152,7 @@ def test_every_option_is_listed_and_those_of_all_verbs_once() -> None:
 
 
 def test_a_table_lists_the_options_of_its_scope_that_are_not_common() -> None:
-    for scope in (
-        WriteOptions,
-        ReadOptions,
-        ClaimOptions,
-        SettleOptions,
-        ScheduleOptions,
-        CollectOptions,
-        EventsOptions,
-        WorkOptions,
-    ):
+    for scope in SCOPES:
         _, _, *rows = of(scope).splitlines()
         names = [scope.spelled(option.name) for option in options_in(scope).values()]
         common = {option.name for option in options_in(LimitsOptions).values()}

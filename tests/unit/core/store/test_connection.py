@@ -119,11 +119,14 @@ def test_the_address_is_shown_without_its_secrets() -> None:
     assert {url: RedisSettings(url).where for url in shown} == shown
 
 
-def test_settings_can_be_pickled_and_never_show_secrets() -> None:
-    given = settings(url=f"redis://me:{SECRET}@h", password=SECRET, **{"redis.ssl_password": SECRET})
-    again = pickle.loads(pickle.dumps(given))
-    assert again == given
-    for shown in (repr(given), str(given), repr(again), repr(Connection(given)), repr(vars(Connection(given)))):
+def test_options_and_their_settings_can_be_pickled_and_never_show_secrets() -> None:
+    raw = {"url": f"redis://me:{SECRET}@h", "password": SECRET, "queue": "mail", "redis.ssl_password": SECRET}
+    options = parse_options(raw, WriteOptions)
+    again = pickle.loads(pickle.dumps(options))
+    assert repr(options) == repr(again) == "Options({'queue': 'mail'})"
+    given = options.redis
+    assert (again.redis, given.password, given.extra) == (given, SECRET, (("ssl_password", SECRET),))
+    for shown in (repr(given), str(given), repr(again.redis), repr(Connection(given)), repr(vars(Connection(given)))):
         assert SECRET not in shown
     assert "redis://h" in repr(given)
 

@@ -15,11 +15,7 @@ from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.limits import SlotRange
 from spark_bull.run.worker.slots_plan import worked_queues
-from spark_bull.run.worker.worker_options import (
-    check_setup,
-    checked_env,
-    worker_options,
-)
+from spark_bull.run.worker.worker_options import check_setup, checked_env, worker_options
 from spark_bull.spark.work.task_slots import task_tries
 from spark_bull.spark.work.worker import largest_chunk
 

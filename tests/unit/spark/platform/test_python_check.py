@@ -170,11 +170,6 @@ def test_what_a_task_leaves_behind_is_collected_after_the_next_one_has_begun() -
 
 
 ROOT = Path(__file__).parents[4]
-OLD = "import pyspark; pyspark.__version__ = '3.5.9'; "
-
-
-def run(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", OLD + code], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_an_old_version_is_refused_with_both_versions_and_a_new_one_is_accepted() -> None:
@@ -196,14 +191,14 @@ def test_only_public_names_that_need_spark_refuse_an_old_one_and_discovery_warns
         f"try:\n  from spark_bull import {name}\nexcept Exception as error: print(repr(error))"
         for name in ("register", "Worker", "BullDataSource", "BullQueue", "Promoter")
     )
+    old = "import pyspark; pyspark.__version__ = '3.5.9'"
     found = "import pyspark_bull; assert not hasattr(pyspark_bull, 'DefaultSource')"
-    done = run(f"{found}\n{tried}")
+    command = [sys.executable, "-c", f"{old}\n{found}\n{tried}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert (
-        "is not available: SparkBullError: expected PySpark 4.0 or newer, which has data sources of Python, got: 3.5.9"
-        in done.stderr
-    )
-    assert done.stdout.count("expected PySpark 4.0 or newer, which has data sources of Python, got: 3.5.9") == 3
+    said = "expected PySpark 4.0 or newer, which has data sources of Python, got: 3.5.9"
+    assert f"is not available: SparkBullError: {said}" in done.stderr
+    assert done.stdout.count(said) == 3
 
 
 def test_a_version_has_what_the_table_says() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_bull.core.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.core.dialects.base import MARKS, UNSUPPORTED_OPTIONS, Dialect, json_text
+from spark_bull.core.dialects.base import MARKS, UNSUPPORTED_OPTIONS, Dialect
 from spark_bull.core.dialects.encode.chunks import ChunkBuilder, EncodedJobs, joined, listed, pack, sliced
 from spark_bull.core.dialects.encode.codec import encode, rows_of
 from spark_bull.core.dialects.registry import DIALECTS
@@ -28,6 +28,7 @@ TIMESTAMP_MARK, DELAY_MARK, JOB_ID_MARK = MARKS["timestamp"], MARKS["delay"], MA
 BULL1, BULL, BULLMQ = DIALECTS["bull-1"], DIALECTS["bull"], DIALECTS["bullmq"]
 
 PARENT = {"queue": "mail", "id": "p"}
+FAILING = PARENT | {"onFailure": "fail"}
 
 some_dialect = st.sampled_from(sorted(DIALECTS)).map(DIALECTS.__getitem__)
 
@@ -59,19 +60,10 @@ def test_bull_1_has_no_priorities_bullmq_limits_them_and_bull_does_not() -> None
     assert BULL.prepare({"priority": 2_097_152}).priority == 2_097_152
 
 
-def test_a_parent_excludes_other_policies_and_deduplication() -> None:
-    parent = PARENT | {"onFailure": "fail"}
-    with pytest.raises(OptionError, match="they exclude each other"):
-        encode(BULLMQ, {"data": ["{}"], "parent": [parent]}, {"opts": {"ignoreDependencyOnFailure": True}}, [0])
-    with pytest.raises(OptionError, match="they exclude each other"):
-        BULLMQ.prepare({"failParentOnFailure": True, "removeDependencyOnFailure": True})
-    with pytest.raises(OptionError, match="a child can't be deduplicated"):
-        encode(BULLMQ, {"data": ["{}"], "parent": [parent], "deduplication": ["x"]}, {}, [0])
-    with pytest.raises(OptionError, match="row 0: expected one of `deduplication` and `parent`, got both"):
-        encoded(BULLMQ, deduplication=["x"], opts=[{"parent": {"id": "1", "queue": "bull:q"}}])
+def test_dialects_without_parents_refuse_them() -> None:
     for dialect in (BULL, BULL1):
         with pytest.raises(DialectError, match=f"`parent`: jobs of {dialect.name} have no children and no parents"):
-            encode(dialect, {"data": ["{}"], "parent": [PARENT]}, {}, [0])
+            encoded(dialect, parent=[PARENT])
 
 
 def test_unsupported_options_are_refused() -> None:
@@ -174,14 +166,11 @@ def stored(dialect: Dialect, given: Any, default: Any = None) -> dict[str, Any] 
     return found
 
 
-def test_a_deduplication_id_is_stored_as_by_the_library() -> None:
+def test_a_deduplication_id_is_stored_as_by_the_library_and_a_default_without_one_is_the_rule_of_rows() -> None:
     rule = {"id": "é 1", "ttl": 5, "extend": False, "replace": True, "reschedule": None}
     assert stored(BULLMQ, 7) == {"id": "7"}
     assert stored(BULLMQ, rule) == {"id": "é 1", "ttl": 5, "extend": False, "replace": True}
     assert stored(BULL, {"id": "x", "ttl": 5}) == {"id": "x", "ttl": 5}
-
-
-def test_a_default_without_an_id_is_the_rule_of_rows_with_an_id() -> None:
     default = {"ttl": 9, "extend": True}
     assert stored(BULLMQ, "x", default) == {"id": "x", "ttl": 9, "extend": True}
     assert stored(BULLMQ, {"id": "x", "ttl": 8}, default) == {"id": "x", "ttl": 8, "extend": True}
@@ -257,8 +246,6 @@ def test_the_time_of_a_row_overrides_the_default_and_is_one() -> None:
     late, early = encoded(BULLMQ, {"delay": 1}, runAt=[soon]), encoded(BULLMQ, {"runAt": soon}, delay=[1])
     assert (late.delay, late.run_at, early.delay, early.run_at) == (None, soon, 1, None)
     assert encoded(BULLMQ, timestamp=[LAST_ETA_MS + 1], delay=[0]).timestamp == LAST_ETA_MS + 1
-    with pytest.raises(OptionError, match="row 1: expected one of `delay` and `runAt`, got both"):
-        encoded(BULLMQ, delay=[1, 1], runAt=[None, 5])
 
 
 BAD_ROWS: list[tuple[dict[str, Any], str]] = [
@@ -276,6 +263,10 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"parent": {"queue": "mail", "id": ""}}, "`parent.id` to be the id of a job, got: ''"),
     ({"parent": PARENT | {"onFail": "wait"}}, "member `onFail` of `parent` (did you mean `onFailure`?)"),
     ({"parent": PARENT | {"onFailure": "stop"}}, "`parent.onFailure` to be one of wait, fail"),
+    ({"parent": FAILING, "opts": {"ignoreDependencyOnFailure": True}}, "they exclude each other"),
+    ({"opts": {"failParentOnFailure": True, "removeDependencyOnFailure": True}}, "they exclude each other"),
+    ({"parent": FAILING, "deduplication": "x"}, "a child can't be deduplicated"),
+    ({"opts": {"parent": PARENT}, "deduplication": "x"}, "expected one of `deduplication` and `parent`, got both"),
     ({"deduplication": ""}, "`deduplication` to be an id, or an object with `id` and a rule such as `ttl` (ms), got"),
     ({"deduplication": {"id": ""}}, "`deduplication.id` to be a text that is not empty, got: ''"),
     ({"deduplication": {"ttl": 5}}, "`deduplication` to have an `id`, got: {'ttl': 5}"),
@@ -287,6 +278,7 @@ BAD_ROWS: list[tuple[dict[str, Any], str]] = [
     ({"deduplication": {"id": "x", "deferrableBy": 1, "ttl": 5}}, "one of `deferrableBy` and `ttl`, got both"),
     ({"delay": -1}, "`delay` to be ms >= 0, got: -1"),
     ({"delay": LAST_ETA_MS}, "`delay` to end before 2039-09-07"),
+    ({"delay": 1, "runAt": 5}, "expected one of `delay` and `runAt`, got both"),
     ({"runAt": LAST_ETA_MS + 1}, "`runAt` to end before 2039-09-07"),
     ({"opts": "[1]"}, "`opts` to be a JSON object, got: [1]"),
     ({"opts": '{"delay": 1.5}'}, "`delay` to be ms, got: 1.5"),
@@ -379,9 +371,13 @@ def test_an_unpaired_surrogate_is_escaped_in_opts_and_refused_elsewhere() -> Non
 # jobs of plain Python
 
 
-def test_data_that_json_cannot_hold_is_refused() -> None:
-    for data in ({1, 2}, float("nan"), {"a": object()}, b"x"):
-        with pytest.raises(OptionError, match="expected `data` to be a value that JSON can hold"):
+def test_data_that_json_cannot_hold_or_that_is_nested_too_deeply_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    holds, deeply = "expected `data` to be a value that JSON can hold", "expected `data` to be nested less deeply"
+    for data, said in (({1, 2}, holds), (float("nan"), holds), ({"a": object()}, holds), (b"x", holds), (deep, deeply)):
+        with pytest.raises(OptionError, match=said):
             rows_of([NewJob(data)])
 
 
@@ -455,11 +451,3 @@ def test_a_slice_holds_the_rows_of_its_range(columns: EncodedJobs, start: int, m
     stop = min(start + more, columns.n)
     start = min(start, stop)
     assert rows_in(sliced(columns, start, stop)) == rows_in(columns)[start:stop]
-
-
-def test_a_payload_that_is_nested_too_deeply_is_refused() -> None:
-    deep: list[Any] = []
-    for _ in range(100_000):
-        deep = [deep]
-    with pytest.raises(OptionError, match="expected `data` to be nested less deeply"):
-        json_text("data", deep)
