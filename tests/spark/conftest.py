@@ -22,6 +22,8 @@ from tests.support.spark_submit import CONF_ARGUMENTS
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import settled
 
+OpenQueue = Callable[..., BullQueue]
+
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Called for the tests of this folder only."""

@@ -30,10 +30,9 @@ def is_jvm(process: int) -> bool:
     ("sent", "has_started"), [(signal.SIGTERM, False), (signal.SIGINT, True)], ids=["script", "jvm"]
 )
 def test_an_interrupt_while_spark_starts_leaves_no_jvm(
-    sent: signal.Signals, has_started: bool, redis_url: str, prefix: str
+    sent: signal.Signals, has_started: bool, queue: BullQueue, redis_url: str, prefix: str
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
-        queue.add({})
+    queue.add({})
     status, child, said = interrupted(sent, has_started, redis_url, prefix)
     while "Exception ignored in" in said:
         # Python drops the exception of a signal that arrives in a hook of os.fork.

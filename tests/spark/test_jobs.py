@@ -28,6 +28,7 @@ from spark_bull.ops.cli import main
 from spark_bull.run.slot.status import WorkerStatus
 from spark_bull.run.worker.local_worker import LocalWorker
 from spark_bull.run.worker.program import run as run_worker
+from tests.spark.conftest import OpenQueue
 from tests.support.spark_submit import COMMAND, CONF_ARGUMENTS
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
@@ -83,22 +84,21 @@ def my_jobs(spark: SparkSession, program: Program, tmp_path: Path) -> MyJobs:
 
 
 def test_dispatch_fills_a_queue_and_report_counts_it(
-    program: Program, client: Redis, redis_url: str, prefix: str, tmp_path: Path
+    program: Program, open_queue: OpenQueue, client: Redis, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     table = tmp_path / "people.csv"
     table.write_text("name,team\n" + "".join(f"person-{n},{n % 3}\n" for n in range(500)))
     where = ["--url", redis_url, "--option", f"prefix={prefix}"]
     query = "SELECT struct(*) AS data, team AS name FROM input"
     reading = ["--input", str(table), "--format", "csv", "--read", "header=true", "--query", query]
-    with BullQueue("people", url=redis_url, prefix=prefix) as queue:
-        # Another program's write, which ends just after the dispatch.
-        other = BulkChange(queue.handle, Change("", "remove")).run([])
-        client.zadd(queue.handle.keys["finished_writes"], {other.id: 2**52})
+    queue = open_queue("people")
+    # Another program's write, which ends just after the dispatch.
+    other = BulkChange(queue.handle, Change("", "remove")).run([])
+    client.zadd(queue.handle.keys["finished_writes"], {other.id: 2**52})
     said = program("dispatch", *reading, "--queue", "people", *where)
     assert "500 jobs added to queue people (bullmq), 0 duplicates" in said
-    with BullQueue("people", url=redis_url, prefix=prefix) as queue:
-        assert queue.counts()["wait"] == 500
-        assert queue.page("wait", 0, 0)[0].parsed("data") == {"name": "person-0", "team": "0"}
+    assert queue.counts()["wait"] == 500
+    assert queue.page("wait", 0, 0)[0].parsed("data") == {"name": "person-0", "team": "0"}
     assert "|people|wait |500 |" in program("report", "--queue", "people", *where)
     query = ["--query", "SELECT id, state FROM jobs WHERE id < 3 ORDER BY id"]
     said = program("report", "--queue", "people", *query, *where, "--json")
@@ -106,7 +106,7 @@ def test_dispatch_fills_a_queue_and_report_counts_it(
 
 
 def test_replay_adds_jobs_of_a_table_once(
-    spark: SparkSession, program: Program, redis_url: str, prefix: str, tmp_path: Path
+    spark: SparkSession, program: Program, open_queue: OpenQueue, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     rows = [
         ("7", "failed", "mail", '{"n": 7}', 3),
@@ -118,10 +118,9 @@ def test_replay_adds_jobs_of_a_table_once(
     where = ["--input", str(tmp_path / "results"), "--where", "state = 'failed'", "--queue", "again"]
     for said in ("2 jobs added to queue again (bullmq), 0 duplicates", "0 jobs added to queue again (bullmq), 2 dup"):
         assert said in program("replay", *where, "--url", redis_url, "--option", f"prefix={prefix}")
-    with BullQueue("again", url=redis_url, prefix=prefix) as queue:
-        job, other = queue.job("replay-7"), queue.job("x-9")
-        assert (job.data, job.name, job.priority, job.opts["attempts"]) == ({"n": 7}, "mail", 3, 5)
-        assert other is not None
+    job, other = (open_queue("again").job(job_id) for job_id in ("replay-7", "x-9"))
+    assert (job.data, job.name, job.priority, job.opts["attempts"]) == ({"n": 7}, "mail", 3, 5)
+    assert other is not None
 
 
 @pytest.mark.usefixtures("forked_python")
@@ -136,37 +135,35 @@ def test_the_command_dispatches_with_a_session_of_its_own(redis_url: str, prefix
 
 @pytest.mark.rest
 @pytest.mark.usefixtures("forked_python")
-def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> None:
+def test_the_command_runs_under_spark_submit(queue: BullQueue, redis_url: str, prefix: str) -> None:
     """The file that `--submit-file` prints is part of the wheel."""
     file = run("--submit-file").stdout.strip()
-    with BullQueue("people", url=redis_url, prefix=prefix) as queue:
-        queue.add({})
-    reported = submit(file, "report", "--queue", "people", "--url", redis_url, "--prefix", prefix)
+    queue.add({})
+    reported = submit(file, "report", "--queue", "q", "--url", redis_url, "--prefix", prefix)
     assert reported.returncode == 0, reported.stderr[-3000:]
-    assert "|people|wait |1   |" in reported.stdout
+    assert "|q    |wait |1   |" in reported.stdout
 
 
 def test_work_runs_any_function_of_several_queues_with_a_state_and_options_until_they_are_empty(
-    program: Program, my_jobs: MyJobs, redis_url: str, prefix: str
+    program: Program, my_jobs: MyJobs, open_queue: OpenQueue, redis_url: str, prefix: str
 ) -> None:
-    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
-    with BullQueue("urgent", **options) as urgent, BullQueue("mail", **options) as mail:
-        # The jobs wait until the guard has looked.
-        looked = urgent.handle.keys.guard(Guard("urgent", CONDITION).id)
-        wait = f"    while not job.handle.connection.call('EXISTS', {looked!r}):\n        time.sleep(0.05)\n"
-        send = f"def send(job):\n{wait}    return [job.queue, job.state, 2 * job.data['n']]\n"
-        module = my_jobs(f"import time\ndef connect():\n    return 'connected'\n{send}")
-        for queue in (urgent, mail):
-            queue.add_many(NewJob({"n": n}) for n in range(5))
-        functions = ["--processor", f"{module}:send", "--setup", f"{module}:connect", "--guard", CONDITION]
-        where = ["--url", redis_url, "--until-idle", "1s", "--slots", "1"]
-        given = [f"--option={one}" for one in ("concurrency=2", "worker_name=sparky", f"prefix={prefix}")]
-        queues = ["--queue", "urgent", "--queue", "mail", "--weight", "urgent=3"]
-        assert "10 completed, 0 failed" in program("work", *queues, *functions, *where, *given)
-        for queue in (urgent, mail):
-            done = queue.page("completed")
-            assert sorted(job.returnvalue for job in done) == [[queue.name, "connected", 2 * n] for n in range(5)]
-            assert {job.processed_by for job in done} == {"sparky"}
+    urgent, mail = (open_queue(name, "bullmq") for name in ("urgent", "mail"))
+    # The jobs wait until the guard has looked.
+    looked = urgent.handle.keys.guard(Guard("urgent", CONDITION).id)
+    wait = f"    while not job.handle.connection.call('EXISTS', {looked!r}):\n        time.sleep(0.05)\n"
+    send = f"def send(job):\n{wait}    return [job.queue, job.state, 2 * job.data['n']]\n"
+    module = my_jobs(f"import time\ndef connect():\n    return 'connected'\n{send}")
+    for queue in (urgent, mail):
+        queue.add_many(NewJob({"n": n}) for n in range(5))
+    functions = ["--processor", f"{module}:send", "--setup", f"{module}:connect", "--guard", CONDITION]
+    where = ["--url", redis_url, "--until-idle", "1s", "--slots", "1"]
+    given = [f"--option={one}" for one in ("concurrency=2", "worker_name=sparky", f"prefix={prefix}")]
+    queues = ["--queue", "urgent", "--queue", "mail", "--weight", "urgent=3"]
+    assert "10 completed, 0 failed" in program("work", *queues, *functions, *where, *given)
+    for queue in (urgent, mail):
+        done = queue.page("completed")
+        assert sorted(job.returnvalue for job in done) == [[queue.name, "connected", 2 * n] for n in range(5)]
+        assert {job.processed_by for job in done} == {"sparky"}
 
 
 def test_work_until_idle_goes_on_while_its_status_shows_damage_or_cannot_be_read(

@@ -11,7 +11,7 @@ from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from tests.spark.conftest import Bull, Files, refusal
+from tests.spark.conftest import Bull, Files, OpenQueue, refusal
 
 HOUR = 3_600_000
 
@@ -100,16 +100,16 @@ def test_a_mismatch_fails_the_write_before_a_job_is_changed(bull: Bull, queue: B
     assert counts(queue) == {"failed": 5}
 
 
-def test_rows_name_their_queue_and_a_struct_is_a_payload(bull: Bull, queue: BullQueue) -> None:
-    with BullQueue("other", **bull.options, protocol="bullmq") as other:
-        first, second = queue.add({"n": 1}), other.add({"n": 2})
-        rows = [(queue.name, first, 10), (other.name, second, 20)]
-        frame = bull.spark.createDataFrame(rows, "queue STRING, id STRING, n INT").selectExpr(
-            "queue", "id", "named_struct('n', n) AS data", "'critical' AS priority"
-        )
-        bull.write(frame, None, mode="manage", protocol="bullmq", action="prioritize")
-        found = [one.page("prioritized")[0] for one in (queue, other)]
-        assert [(job.data, job.priority) for job in found] == [({"n": 10}, 1), ({"n": 20}, 1)]
+def test_rows_name_their_queue_and_a_struct_is_a_payload(bull: Bull, queue: BullQueue, open_queue: OpenQueue) -> None:
+    other = open_queue("other", "bullmq")
+    first, second = queue.add({"n": 1}), other.add({"n": 2})
+    rows = [(queue.name, first, 10), (other.name, second, 20)]
+    frame = bull.spark.createDataFrame(rows, "queue STRING, id STRING, n INT").selectExpr(
+        "queue", "id", "named_struct('n', n) AS data", "'critical' AS priority"
+    )
+    bull.write(frame, None, mode="manage", protocol="bullmq", action="prioritize")
+    found = [one.page("prioritized")[0] for one in (queue, other)]
+    assert [(job.data, job.priority) for job in found] == [({"n": 10}, 1), ({"n": 20}, 1)]
 
 
 def test_a_stream_changes_jobs_once_per_batch(bull: Bull, queue: BullQueue, files: Files) -> None:
@@ -131,11 +131,10 @@ WRONG: list[tuple[str, dict[str, str], str]] = [
 ]
 
 
-def test_wrong_changes_are_refused_before_a_job_is_changed(bull: Bull) -> None:
+def test_wrong_changes_are_refused_before_a_job_is_changed(bull: Bull, open_queue: OpenQueue) -> None:
     for columns, options, said in WRONG:
         assert said in refusal(bull, bull.spark.sql(f"SELECT {columns}"), mode="manage", protocol="bullmq", **options)
-    with BullQueue("old", **bull.options, protocol="bull") as old:
-        old.add({})
+    open_queue("old", "bull").add({})
     other = bull.spark.sql("SELECT 'old' AS queue, '7' AS id, 'retry' AS action")
     assert "partition 0, row 0: expected queue old to speak bullmq" in refusal(
         bull, other, None, mode="manage", protocol="bullmq"

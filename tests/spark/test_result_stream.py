@@ -16,7 +16,7 @@ from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.requirements import start_query
-from tests.spark.conftest import Bull, collected, collecting
+from tests.spark.conftest import Bull, OpenQueue, collected, collecting
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
@@ -129,18 +129,13 @@ def test_limits_hold_and_available_now_ends_with_the_jobs_at_its_start(
     assert set(late) <= set(collection.ids())
 
 
-def test_several_queues_and_globs_are_read(
-    bench: WorkBench, collection: Collection, redis_url: str, prefix: str
-) -> None:
+def test_several_queues_and_globs_are_read(bench: WorkBench, collection: Collection, open_queue: OpenQueue) -> None:
     finish(bench, 3)
-    with BullQueue("other-1", url=redis_url, prefix=prefix, protocol="bull") as other:
-        finish(WorkBench(other, bench.client, twice=False), 4)
-        found = collection.run(queue="q,oth*,missing")
-        assert sorted(row.queue for row in found) == ["other-1"] * 4 + ["q"] * 3
-    with BullQueue("other-2", url=redis_url, prefix=prefix, protocol="bull-1") as newcomer:
-        finish(WorkBench(newcomer, bench.client, twice=False), 2)
-    found = collection.run(queue="q,oth*,missing")
-    assert sorted(row.queue for row in found) == ["other-1"] * 4 + ["other-2"] * 2 + ["q"] * 3
+    expected = ["q"] * 3
+    for name, protocol, jobs in (("other-1", "bull", 4), ("other-2", "bull-1", 2)):
+        finish(WorkBench(open_queue(name, protocol), bench.client, twice=False), jobs)
+        expected += [name] * jobs
+        assert sorted(row.queue for row in collection.run(queue="q,oth*,missing")) == sorted(expected)
 
 
 def test_latest_begins_with_jobs_that_finish_from_now_on_and_a_new_checkpoint_where_the_reader_stopped(

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,14 +17,12 @@ from pyspark.sql.types import StructType
 from redis import Redis
 
 from spark_bull.core.model.read_jobs import Job
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.dispatch.sink import write_sink
-from tests.spark.conftest import Bull, Files, refusal
+from tests.spark.conftest import Bull, Files, OpenQueue, refusal
 from tests.support.wait import PATIENCE_S, wait_until
 
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 HOUR_MS = 3_600_000
-OpenQueue = Callable[..., BullQueue]
 DATA = "named_struct('n', n) AS data"
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spark_bull.core.model.job_json import camel_case
 from spark_bull.core.model.jobs import NewJob, RawJson
-from spark_bull.core.queue.bull_queue import BullQueue
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, OpenQueue
 from tests.support.dump import Window, difference, dump, normalise
 from tests.support.jobs import HOUR
 
@@ -24,12 +24,11 @@ OPTS = '{"tenant": "t", "attempts": 9, "keepLogs": 3}'
 
 
 @pytest.fixture
-def assert_alike(client: Redis, redis_url: str, prefix: str) -> Callable[..., None]:
+def assert_alike(client: Redis, open_queue: OpenQueue, prefix: str) -> Callable[..., None]:
     """Compares the queue that Spark wrote with one that BullQueue writes, key by key."""
 
     def check(dialect: str, jobs: list[NewJob]) -> None:
-        with BullQueue("reference", url=redis_url, prefix=prefix, protocol=dialect) as queue:
-            queue.add_many(jobs)
+        open_queue("reference", dialect).add_many(jobs)
         found = difference(*(normalise(dump(client, prefix, name), Window()) for name in ("reference", "q")))
         assert not found, "\n".join(found[:20])
 
@@ -99,16 +98,6 @@ def test_an_option_is_the_default_of_all_rows(bull: Bull, assert_alike: Callable
     rows = [(1, None, None, LONG_AGO), (2, 9, "__default__", LONG_AGO)]
     frame = bull.spark.createDataFrame(rows, "n INT, attempts INT, name STRING, timestamp LONG").coalesce(1)
     more: dict[str, Any] = {"delay": HOUR} if dialect == "bull-1" else {"name": "send", "priority": 4}
-    options: dict[str, Any] = {
-        **more,
-        "attempts": 2,
-        "backoff": '{"type": "fixed", "delay": 7}',
-        "removeOnComplete": "true",
-        "removeOnFail": '{"count": 3}',
-        "opts": '{"tenant": "t"}',
-        "lifo": "true",
-    }
-    bull.write(frame, protocol=dialect, jobColumns="attempts,name,timestamp", **options)
     common: dict[str, Any] = {
         **more,
         "backoff": {"type": "fixed", "delay": 7},
@@ -116,7 +105,9 @@ def test_an_option_is_the_default_of_all_rows(bull: Bull, assert_alike: Callable
         "remove_on_fail": {"count": 3},
         "opts": {"tenant": "t"},
         "lifo": True,
-        "timestamp": LONG_AGO,
+        "attempts": 2,
     }
-    second = NewJob({"n": 2}, **{**common, "attempts": 9, "name": "__default__"})
-    assert_alike(dialect, [NewJob({"n": 1}, attempts=2, **common), second])
+    options = {camel_case(name): value if name == "name" else json.dumps(value) for name, value in common.items()}
+    bull.write(frame, protocol=dialect, jobColumns="attempts,name,timestamp", **options)
+    jobs = {1: common, 2: {**common, "attempts": 9, "name": "__default__"}}
+    assert_alike(dialect, [NewJob({"n": n}, timestamp=LONG_AGO, **given) for n, given in jobs.items()])

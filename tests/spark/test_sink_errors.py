@@ -118,20 +118,19 @@ def test_a_payload_that_does_not_match_its_schema_is_named(bull: Bull, client: R
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_overwrite_replaces_the_queue_once_it_is_confirmed(bull: Bull, delivery: str) -> None:
-    with BullQueue("q", **bull.options, protocol="bullmq") as queue:
-        queue.add({"old": True})
-        writer = one_row(bull).write.format("bull").options(**bull.options, queue="q", delivery=delivery)
-        for mode, said in (
-            ("errorifexists", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
-            ("ignore", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
-            ("overwrite", "expected the option `confirmObliterate` to be true, got false"),
-        ):
-            with pytest.raises(PySparkException, match=said):
-                writer.mode(mode).save()
-        assert [job.data for job in queue.page("wait")] == [{"old": True}]
-        writer.option("confirmObliterate", "true").save()
-        assert [job.data for job in queue.page("wait")] == [{}]
+def test_overwrite_replaces_the_queue_once_it_is_confirmed(bull: Bull, queue: BullQueue, delivery: str) -> None:
+    queue.add({"old": True})
+    writer = one_row(bull).write.format("bull").options(**bull.options, queue="q", delivery=delivery)
+    for mode, said in (
+        ("errorifexists", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
+        ("ignore", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE"),
+        ("overwrite", "expected the option `confirmObliterate` to be true, got false"),
+    ):
+        with pytest.raises(PySparkException, match=said):
+            writer.mode(mode).save()
+    assert [job.data for job in queue.page("wait")] == [{"old": True}]
+    writer.option("confirmObliterate", "true").save()
+    assert [job.data for job in queue.page("wait")] == [{}]
     several = one_row(bull, "'{}' AS data, 'q' AS queue").write.format("bull").mode("overwrite")
     with pytest.raises(PySparkException, match="expects the option `queue`"):
         several.options(**bull.options, confirmObliterate="true").save()

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
-from tests.spark.conftest import Bull, Files, refusal
+from tests.spark.conftest import Bull, Files, OpenQueue, refusal
 
 
 @pytest.fixture
-def queue(bull: Bull) -> Iterator[BullQueue]:
+def queue(open_queue: OpenQueue) -> BullQueue:
     """A queue from which a worker has claimed by groups."""
-    with BullQueue("q", **bull.options, protocol="bullmq") as queue:
-        queue.add_many(NewJob({"tenant": name}) for name in "aab")
-        work(queue.handle, WorkSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
-        yield queue
+    queue = open_queue(protocol="bullmq")
+    queue.add_many(NewJob({"tenant": name}) for name in "aab")
+    work(queue.handle, WorkSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
+    return queue
 
 
 def limit(bull: Bull, sql: str) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from redis import Redis
 
 from spark_bull.core.queue.bull_queue import BullQueue
-from tests.spark.conftest import Bull, Files, refusal
+from tests.spark.conftest import Bull, Files, OpenQueue, refusal
 from tests.support.job_order import orders
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -30,7 +30,7 @@ def frame_of(bull: Bull, jobs: int) -> DataFrame:
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_each_micro_batch_adds_its_flows_and_a_callback_once_also_if_it_is_repeated(
-    bull: Bull, queue: BullQueue, files: Files, delivery: str
+    files: Files, open_queue: OpenQueue, delivery: str
 ) -> None:
     options = {"onFinish": '{"queue": "report"}', "delivery": delivery}
     files.write_with_a_repetition(10, lambda: files.rows().repartition(2).selectExpr(*FLOW), **options)
@@ -40,11 +40,10 @@ def test_each_micro_batch_adds_its_flows_and_a_callback_once_also_if_it_is_repea
         "words": {"wait": 90},
         "report": {"waiting-children": 3},
     }.items():
-        with BullQueue(name, **bull.options, protocol="bullmq") as one:
-            assert {state: jobs for state, jobs in one.counts().items() if jobs} == counts
-            if name == "report":
-                callbacks = one.page("waiting-children")
-                assert [one.dependency_counts(job.id)["unprocessed"] for job in callbacks] == [10] * 3
+        assert {state: jobs for state, jobs in open_queue(name).counts().items() if jobs} == counts
+    report = open_queue("report")
+    callbacks = report.page("waiting-children")
+    assert [report.dependency_counts(job.id)["unprocessed"] for job in callbacks] == [10] * 3
 
 
 def test_the_jobs_of_a_key_run_in_the_order_of_the_rows_over_writes(

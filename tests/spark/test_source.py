@@ -17,15 +17,13 @@ from redis import Redis
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import NewJob, RawJson
 from spark_bull.core.model.read_jobs import FlowJob
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader, slices_of
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.schemas import SCHEMAS
-from tests.spark.conftest import Bull, collected
+from tests.spark.conftest import Bull, OpenQueue, collected
 
 NOW = 1_700_000_000_000
-OpenQueue = Callable[..., BullQueue]
 
 
 def ids(frame: DataFrame) -> list[str]:
