@@ -56,9 +56,10 @@ def queues(client: Redis, place: dict[str, str], open_queue: Callable[..., BullQ
         yield Queues(place, client, open_queue, opened)
 
 
-def finish(bench: WorkBench, count: int) -> None:
-    bench.add(count)
-    bench.work(completed(bench.claim(count)))
+def finish(bench: WorkBench, jobs: int, **keep: int) -> None:
+    """keep: the retention rule; with `count=0`, the jobs are removed."""
+    bench.add(jobs)
+    bench.work(completed(bench.claim(jobs), **keep))
 
 
 def test_a_queue_that_is_omitted_for_a_while_keeps_its_position(queues: Queues) -> None:
@@ -172,19 +173,13 @@ def test_a_ledger_that_has_lost_entries_is_an_error(bench: WorkBench, queues: Qu
     assert careless.advance(done, None) == {"mail": 6}
 
 
-def finish_and_remove(bench: WorkBench, count: int) -> None:
-    bench.add(count)
-    claim = bench.claim(count)
-    bench.work(completed(claim, count=0))
-
-
 def test_events_are_read_between_batches_before_they_are_trimmed(bench: WorkBench, queues: Queues) -> None:
     bench.client.hset(bench.key("meta"), "opts.maxLenEvents", 1_000)
     known = queues.collector()
     assert known.advance({}, None) == {"mail": 0}
     ledger = bench.handle.keys.results("mine")["ledger"]
     for finished in range(200, 2_001, 200):
-        finish_and_remove(bench, 200)
+        finish(bench, 200, count=0)
         wait_until(lambda n=finished: bench.client.llen(ledger) == n, f"the events of {finished} jobs are read")
     assert bench.client.xlen(bench.key("events")) < 4 * 2_000
     assert known.advance({"mail": 0}, None) == {"mail": 2_000}
@@ -195,7 +190,7 @@ def test_without_events_kept_jobs_are_collected_and_jobs_that_are_removed_are_mi
     finish(bench, 3)
     known = queues.collector("q")
     done = known.advance({}, None)
-    finish_and_remove(bench, 2)
+    finish(bench, 2, count=0)
     finish(bench, 1)
     assert (done, known.advance(done, None)) == ({"q": 3}, {"q": 4})
 
@@ -213,7 +208,7 @@ def test_events_of_queues_in_several_slots_of_a_cluster_are_read_between_batches
         done = known.advance({}, None)
         for _ in range(2):
             for bench in benches:
-                finish_and_remove(bench, 2)
+                finish(bench, 2, count=0)
                 done[bench.handle.keys.queue] += 2
             wait_until(lambda: known.found() == done, what="the events of all queues to be read")
 
@@ -227,7 +222,7 @@ def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accept
     known.close()
 
     finish(bench, 2)
-    finish_and_remove(bench, 7)
+    finish(bench, 7, count=0)
     bench.client.xtrim(bench.key("events"), maxlen=0, approximate=False)
     for _ in range(2):
         known = queues.collector()

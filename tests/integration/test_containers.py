@@ -214,14 +214,10 @@ def test_a_worker_returns_its_job_when_its_container_stops(
 
 
 @pytest.mark.rest
-def test_a_command_that_waits_for_redis_ends_with_sigterm(engine: Engine) -> None:
+def test_the_image_is_not_of_root_and_prints_help_and_a_command_that_waits_ends_with_sigterm(engine: Engine) -> None:
+    assert engine("inspect", "--format", "{{.Config.User}}", IMAGE) == "10001:10001"
+    assert engine("run", "--rm", "--network=none", *HARDENED, IMAGE).startswith("spark-bull COMMAND")
     unreachable = {"SPARK_BULL_URL": f"redis://127.0.0.1:{UNUSED_PORT}"}
     with Container(engine, ["counts", "mail"], unreachable, HARDENED) as container:
         container.says("waiting for Redis")
         assert container.stop() == 128 + signal.SIGTERM
-
-
-@pytest.mark.rest
-def test_the_image_is_not_of_root_and_prints_help(engine: Engine) -> None:
-    assert engine("inspect", "--format", "{{.Config.User}}", IMAGE) == "10001:10001"
-    assert engine("run", "--rm", "--network=none", *HARDENED, IMAGE).startswith("spark-bull COMMAND")

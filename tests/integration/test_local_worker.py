@@ -19,8 +19,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import udf
 
-from spark_bull import BullQueue, LocalWorker, NewJob, OptionError, Promoter, RunningJob
-from spark_bull.run.worker.slot_engine import SlotEngine
+from spark_bull import BullQueue, LocalWorker, NewJob, OptionError, RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -122,6 +121,9 @@ def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(place: dict
     ]:
         with pytest.raises(OptionError, match=said):
             LocalWorker(**{"queue": "q", "processor": of_a_job, **place} | arguments)
+    worker = LocalWorker("q", lambda job: None, processes=True, **place)
+    with pytest.raises(OptionError, match=r"expected `processor` to be picklable.* define it at the top level"):
+        worker.start()
 
 
 @pytest.mark.parametrize("idle_s", [0, 0.2])
@@ -146,12 +148,6 @@ def test_failed_jobs_are_copied_to_another_queue_but_not_to_their_own(
     assert (queue.counts()["failed"], open_queue("dead").counts()["wait"]) == (1, 1)
     with pytest.raises(OptionError, match="expected `dead_letter_queue` to be another queue than q"):
         LocalWorker("q", lambda job: 1, dead_letter_queue="q", **place).start()
-
-
-def test_a_function_that_other_processes_cannot_import_is_refused(place: dict[str, Any]) -> None:
-    worker = LocalWorker("q", lambda job: None, processes=True, **place)
-    with pytest.raises(OptionError, match=r"expected `processor` to be picklable.* define it at the top level"):
-        worker.start()
 
 
 @pytest.mark.parametrize("has_file", [False, True])
@@ -190,7 +186,6 @@ def test_slots_that_have_started_stop_when_another_one_cannot_start(
 
 def test_a_process_that_the_program_ends_does_not_start_again(place: dict[str, Any]) -> None:
     with LocalWorker("q", of_a_job, processes=True, **place) as worker:
-        assert isinstance(worker._engine, SlotEngine)
         [group] = worker._engine._groups
         group.interrupt()
         assert worker.await_termination(PATIENCE_S)
@@ -231,5 +226,4 @@ def test_it_pauses_resumes_and_cancels_and_works_several_queues(
 
 def test_the_promoter_of_a_worker_has_its_arguments(place: dict[str, Any]) -> None:
     worker = LocalWorker("q", of_a_job, max_stalled=4, check_ms=5, **place)
-    assert isinstance(worker._service, Promoter)
     assert (worker._service._max_stalled, worker._service._check_ms) == (4, 5)

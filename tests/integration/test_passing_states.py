@@ -131,11 +131,16 @@ def test_a_blocked_command_is_retried_after_a_change_of_roles(own_redis: OwnRedi
         assert moved.result(120) == b"1"
 
 
-def test_an_unknown_host_is_not_retried() -> None:
+def test_an_unknown_host_and_a_refused_password_are_not_retried(own_redis: OwnRedis) -> None:
     """With retries this test would time out."""
-    connection = Connection(RedisSettings("redis://no-such-host.invalid", retry_ms=86_400_000))
-    with pytest.raises(ConnectionLost, match=r"redis://no-such-host\.invalid, but its host is unknown.*`url`"):
-        connection.call("PING")
+    port, refused = own_redis({"requirepass": "right"}).port, "refused the user or password: check `url`"
+    for url, said in (
+        ("redis://no-such-host.invalid", r"redis://no-such-host\.invalid, but its host is unknown.*`url`"),
+        (f"redis://:wrong@127.0.0.1:{port}", refused),
+        (f"redis://127.0.0.1:{port}", refused),
+    ):
+        with pytest.raises(ConnectionLost, match=said):
+            Connection(RedisSettings(url, retry_ms=86_400_000)).call("PING")
 
 
 def test_a_host_that_was_resolved_before_is_retried(own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,11 +160,3 @@ def test_a_host_that_was_resolved_before_is_retried(own_redis: OwnRedis, monkeyp
     monkeypatch.setattr(socket, "getaddrinfo", unknown_twice)
     assert connection.call("PING")
     assert len(asked) >= 3
-
-
-def test_a_refused_password_is_not_retried(own_redis: OwnRedis) -> None:
-    for login in ["redis://:wrong@{}", "redis://{}"]:
-        server = own_redis({"requirepass": "right"})
-        connection = Connection(RedisSettings(login.format(f"127.0.0.1:{server.port}"), retry_ms=86_400_000))
-        with pytest.raises(ConnectionLost, match="refused the user or password: check `url`"):
-            connection.call("PING")
