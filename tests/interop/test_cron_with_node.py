@@ -95,14 +95,9 @@ def ours(alias: str, question: Question) -> int | str | None:
         return str(error)
 
 
-def asked(seed: int, patterns: int) -> list[Question]:
-    random = Random(seed)
-    return [question for _ in range(patterns) for question in around_changes(random, random_pattern(random))]
-
-
-def around_changes(random: Random, pattern: str) -> list[Question]:
-    """The pattern in each zone, at a time around a change of its clocks."""
-    return [(pattern, zone, _near(random, zone)) for zone in CHANGES]
+def around_changes(random: Random, *patterns: str) -> list[Question]:
+    """Each pattern in each zone, at a time around a change of its clocks."""
+    return [(pattern, zone, _near(random, zone)) for pattern in patterns for zone in CHANGES]
 
 
 def _near(random: Random, zone: str) -> int:
@@ -133,8 +128,7 @@ def _field(random: Random, low: int, high: int) -> str:
 
 @each_parser
 def test_patterns_have_the_same_meaning_as_in_node(alias: str, ask: Ask) -> None:
-    random = Random(1)
-    check(alias, ask, [question for pattern in SYNTAX for question in around_changes(random, pattern)])
+    check(alias, ask, around_changes(Random(1), *SYNTAX))
 
 
 @each_parser
@@ -174,22 +168,17 @@ def test_zones_and_numbers_of_any_size_have_the_meaning_of_node_or_are_refused(a
     assert all(isinstance(ours(alias, (pattern, "UTC", noon)), str) for pattern in longer[3:])
 
 
+@pytest.mark.parametrize(("seed", "patterns"), [(7, 60), pytest.param(11, 2_000, marks=pytest.mark.soak)])
 @each_parser
-def test_random_patterns_have_the_same_next_time_as_in_node(alias: str, ask: Ask) -> None:
-    check(alias, ask, asked(seed=7, patterns=60))
-
-
-@pytest.mark.soak
-@each_parser
-def test_thousands_of_random_patterns_have_the_same_next_time_as_in_node(alias: str, ask: Ask) -> None:
-    check(alias, ask, asked(seed=11, patterns=2000))
+def test_random_patterns_have_the_same_next_time_as_in_node(alias: str, ask: Ask, seed: int, patterns: int) -> None:
+    random = Random(seed)
+    check(alias, ask, around_changes(random, *(random_pattern(random) for _ in range(patterns))))
 
 
 @each_parser
 def test_next_times_across_clock_changes_are_as_in_node(alias: str, ask: Ask) -> None:
     """Each next time is the start of the next question."""
-    patterns = ("30 2 * * *", "*/20 1-3 * * *", "0 * * * *", "15 0 * * *")
-    questions = [question for pattern in patterns for question in around_changes(Random(3), pattern)]
+    questions = around_changes(Random(3), "30 2 * * *", "*/20 1-3 * * *", "0 * * * *", "15 0 * * *")
     for _ in range(6):
         due = check(alias, ask, questions)
         questions = [(pattern, zone, ms) for (pattern, zone, _), ms in zip(questions, due, strict=True)]

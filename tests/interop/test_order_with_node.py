@@ -69,8 +69,13 @@ def take_a_ms(job: RunningJob) -> None:
     time.sleep(0.001)
 
 
-def run_graph(client: Redis, url: str, prefix: str, node: StartNode, peer: Peer, seed: int, jobs: int = 1_000) -> None:
+@each_bullmq
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(100, 110))])
+def test_each_job_runs_once_after_all_it_depends_on_while_workers_are_killed(
+    client: Redis, redis_url: str, prefix: str, node: StartNode, peer: Peer, seed: int
+) -> None:
     """Node's worker, ours and the promoter are killed again and again, until all jobs have completed."""
+    jobs, url = 1_000, redis_url
     graph = random_graph(Random(seed), jobs)
     graph_sink(options(url, prefix), rows_of(graph)).commit()
     with BullQueue("q", url=url, prefix=prefix) as queue:
@@ -92,19 +97,6 @@ def run_graph(client: Redis, url: str, prefix: str, node: StartNode, peer: Peer,
         assert queue.counts()["completed"] == jobs
         check_order(client, queue, graph)
     assert [*client.scan_iter(match=f"{prefix}:q:spark:relay*")] == []
-
-
-@each_bullmq
-def test_each_job_runs_once_after_all_it_depends_on_while_workers_are_killed(
-    client: Redis, redis_url: str, prefix: str, node: StartNode, peer: Peer
-) -> None:
-    run_graph(client, redis_url, prefix, node, peer, BULLMQ.index(peer))
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", range(20))
-def test_many_graphs(client: Redis, redis_url: str, prefix: str, node: StartNode, seed: int) -> None:
-    run_graph(client, redis_url, prefix, node, BULLMQ[seed % len(BULLMQ)], seed + 100)
 
 
 ROWS = StructType().add("key", StringType()).add("n", IntegerType()).add("$behaviour", StringType())
