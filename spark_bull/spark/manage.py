@@ -275,6 +275,8 @@ class _Task:
     stages: dict[str, tuple[QueueHandle, TaskPart]] = field(default_factory=dict)
 
     def take(self, batch: pa.RecordBatch, numbers: range) -> None:
+        if not batch.num_rows:
+            return
         options = self.plan.options
         for queue, rows, own in by_queue(self.plan.rows.rows(batch, numbers), options.queue, numbers):
             if queue not in self.stages:
