@@ -43,6 +43,18 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "_known", KnownWrites())
 
 
+@pytest.fixture
+def server(own_redis: OwnRedis) -> EmbeddedRedis:
+    """It forgets all when it is killed."""
+    return own_redis()
+
+
+@pytest.fixture
+def queue(server: EmbeddedRedis) -> Iterator[BullQueue]:
+    with open_queue(server.url) as queue:
+        yield queue
+
+
 def write(queue: BullQueue, write_id: str, jobs: int = 1) -> None:
     register_all(queue.handle, write_id, [[NewJob({"n": n}) for n in range(jobs)]])
     roll_forward(queue.handle, write_id)
@@ -133,13 +145,13 @@ def test_a_fail_over_that_loses_nothing_is_no_loss(servers: Servers) -> None:
     assert known.lost([queue.handle]) == []
 
 
-def test_an_obliterated_queue_and_one_without_writes_are_no_loss(queue: BullQueue, own_redis: OwnRedis) -> None:
-    server, known = own_redis(), KnownWrites()
+def test_an_obliterated_queue_and_one_without_writes_are_no_loss(queue: BullQueue, server: EmbeddedRedis) -> None:
+    known = KnownWrites()
     write(queue, "first", jobs=3)
     known.lost([queue.handle])
     queue.obliterate(force=True)
     assert known.lost([queue.handle]) == []
-    with open_queue(server.url) as without:
+    with open_queue(server.url, "without") as without:
         without.add({})
         known.lost([without.handle])
         restart(server)
@@ -147,9 +159,11 @@ def test_an_obliterated_queue_and_one_without_writes_are_no_loss(queue: BullQueu
 
 
 @pytest.mark.parametrize("has_info", [True, False])
-def test_a_flush_is_named_as_a_cause_where_info_is_allowed(own_redis: OwnRedis, has_info: bool) -> None:
-    server, known = own_redis(), KnownWrites()
-    with open_queue(server.url) as queue, Redis.from_url(server.url) as client:
+def test_a_flush_is_named_as_a_cause_where_info_is_allowed(
+    queue: BullQueue, server: EmbeddedRedis, has_info: bool
+) -> None:
+    known = KnownWrites()
+    with Redis.from_url(server.url) as client:
         client.execute_command("ACL", "SETUSER", "default", "+info" if has_info else "-info")
         write(queue, "first")
         known.lost([queue.handle])
@@ -159,13 +173,12 @@ def test_a_flush_is_named_as_a_cause_where_info_is_allowed(own_redis: OwnRedis, 
     assert "or keys were flushed, evicted or deleted" in str(error)
 
 
-def test_a_write_whose_record_has_expired_is_no_loss(own_redis: OwnRedis) -> None:
+def test_a_write_whose_record_has_expired_is_no_loss(queue: BullQueue) -> None:
     known = KnownWrites()
-    with open_queue(own_redis().url) as queue:
-        now = queue.handle.connection.now_ms()
-        for age_days, losses in ((30, 0), (28, 1)):
-            known.add(queue.handle, "old", now - age_days * 86_400_000)
-            assert len(known.lost([queue.handle])) == losses
+    now = queue.handle.connection.now_ms()
+    for age_days, losses in ((30, 0), (28, 1)):
+        known.add(queue.handle, "old", now - age_days * 86_400_000)
+        assert len(known.lost([queue.handle])) == losses
 
 
 def test_only_the_queues_of_the_node_that_was_lost_are_named() -> None:
@@ -188,28 +201,33 @@ def test_only_the_queues_of_the_node_that_was_lost_are_named() -> None:
 # Who says so
 
 
-def test_a_promoter_logs_a_loss_and_goes_on(own_redis: OwnRedis, caplog: pytest.LogCaptureFixture) -> None:
-    server = own_redis()
-    with open_queue(server.url) as queue:
-        write(queue, "first")
-        promoter = Promoter(server.url, ["q"], protocol="bullmq")
-        promoter.once()
-        restart(server)
-        assert said(caplog) == []
-        wait_until(lambda: promoter._losses.due, "the time of the next look")
-        promoter.once()
-        (text,) = said(caplog)
-        assert "queue q: expected write first" in text
-        queue.add({}, delay=1)
-        wait_until(lambda: promoter.once().promoted == 1, "the job to be promoted")
-        assert said(caplog) == []
+def test_a_promoter_logs_a_loss_and_goes_on(
+    queue: BullQueue, server: EmbeddedRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(queue, "first")
+    promoter = Promoter(server.url, ["q"], protocol="bullmq")
+    promoter.once()
+    restart(server)
+    assert said(caplog) == []
+    wait_until(lambda: promoter._losses.due, "the time of the next look")
+    promoter.once()
+    (text,) = said(caplog)
+    assert "queue q: expected write first" in text
+    queue.add({}, delay=1)
+    wait_until(lambda: promoter.once().promoted == 1, "the job to be promoted")
+    assert said(caplog) == []
 
 
 @pytest.mark.parametrize("promoter", [False, True])
 def test_a_worker_logs_a_loss_on_the_driver_and_goes_on(
-    own_redis: OwnRedis, spark: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, promoter: bool
+    queue: BullQueue,
+    server: EmbeddedRedis,
+    spark: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    promoter: bool,
 ) -> None:
-    server, looks = own_redis(), []
+    looks: list[int] = []
     look = KnownWrites.lost
 
     def counted(self: KnownWrites, handles: list[QueueHandle]) -> list[DataLost]:
@@ -219,39 +237,36 @@ def test_a_worker_logs_a_loss_on_the_driver_and_goes_on(
 
     monkeypatch.setattr(KnownWrites, "lost", counted)
     options: dict[str, Any] = {"slots": 1, "promoter": promoter, "progress": False, "retry_ms": 500}
-    with open_queue(server.url) as queue:
-        write(queue, "first")
-        with Worker(spark, "q", lambda job: None, url=server.url, protocol="bullmq", **options):
-            wait_until(lambda: queue.counts()["completed"] == 1, "the job to be processed")
-            count = len(looks)
-            wait_until(lambda: len(looks) > count, "another look")
-            restart(server)
-            wait_until(lambda: sum(looks), "a look that finds the loss")
-            write(queue, "second")
-            wait_until(lambda: queue.counts()["completed"] == 1, "the worker to go on")
+    write(queue, "first")
+    with Worker(spark, "q", lambda job: None, url=server.url, protocol="bullmq", **options):
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job to be processed")
+        count = len(looks)
+        wait_until(lambda: len(looks) > count, "another look")
+        restart(server)
+        wait_until(lambda: sum(looks), "a look that finds the loss")
+        write(queue, "second")
+        wait_until(lambda: queue.counts()["completed"] == 1, "the worker to go on")
     (text,) = said(caplog)
     assert "queue q: expected write first" in text
 
 
 @pytest.mark.parametrize("strict", ["true", "false"])
 def test_a_query_of_results_ends_or_logs_a_loss(
-    own_redis: OwnRedis, caplog: pytest.LogCaptureFixture, strict: str
+    queue: BullQueue, server: EmbeddedRedis, caplog: pytest.LogCaptureFixture, strict: str
 ) -> None:
-    server = own_redis()
-    with open_queue(server.url) as queue:
-        write(queue, "first")
-        options = parse_options({"url": server.url, "queue": "q", "failOnDataLoss": strict}, CollectOptions)
-        with closing(Collector(options, "mine")) as collector:
-            done = collector.advance({}, None)
-            restart(server)
-            wait_until(lambda: collector._losses.due, "the time of the next look")
-            if strict == "true":
-                with pytest.raises(DataLost, match=r"queue q: expected write first .* With failOnDataLoss=false, "):
-                    collector.advance(done, None)
-            else:
-                assert collector.advance(done, None) == done
-                (text,) = said(caplog)
-                assert "queue q: expected write first" in text
+    write(queue, "first")
+    options = parse_options({"url": server.url, "queue": "q", "failOnDataLoss": strict}, CollectOptions)
+    with closing(Collector(options, "mine")) as collector:
+        done = collector.advance({}, None)
+        restart(server)
+        wait_until(lambda: collector._losses.due, "the time of the next look")
+        if strict == "true":
+            with pytest.raises(DataLost, match=r"queue q: expected write first .* With failOnDataLoss=false, "):
+                collector.advance(done, None)
+        else:
+            assert collector.advance(done, None) == done
+            (text,) = said(caplog)
+            assert "queue q: expected write first" in text
 
 
 def finish(queue: BullQueue, job_id: str) -> None:
@@ -311,29 +326,27 @@ def save(url: str, rows: int = 2, batch: int | None = None, **more: str) -> None
 
 @pytest.mark.parametrize("batch", [None, 1], ids=["batch", "micro-batch"])
 def test_a_writer_logs_a_loss_and_writes(
-    own_redis: OwnRedis, caplog: pytest.LogCaptureFixture, batch: int | None
+    queue: BullQueue, server: EmbeddedRedis, caplog: pytest.LogCaptureFixture, batch: int | None
 ) -> None:
-    server = own_redis()
     save(server.url, batch=batch and 0)
     restart(server)
     save(server.url, batch=batch)
     (text,) = said(caplog)
     assert "queue q: expected write " in text
-    with open_queue(server.url) as queue:
-        assert queue.counts()["wait"] == 2
+    assert queue.counts()["wait"] == 2
     save(server.url, batch=batch and 2)
     assert said(caplog) == []
 
 
 @pytest.mark.parametrize("more", [{}, {"txnAppId": "nightly", "txnVersion": "2"}], ids=["batch", "with a version"])
-def test_a_strict_writer_writes_nothing_after_a_loss(own_redis: OwnRedis, more: dict[str, str]) -> None:
-    server = own_redis()
+def test_a_strict_writer_writes_nothing_after_a_loss(
+    queue: BullQueue, server: EmbeddedRedis, more: dict[str, str]
+) -> None:
     save(server.url)
     restart(server)
     with pytest.raises(DataLost, match=r"queue q: expected write .* With failOnDataLoss=false, "):
         save(server.url, failOnDataLoss="true", **more)
-    with open_queue(server.url) as queue:
-        assert queue.counts()["wait"] == 0
+    assert queue.counts()["wait"] == 0
 
 
 @pytest.mark.parametrize(("lost", "rows"), [("all", 2), ("the last micro-batch", 2), ("the last micro-batch", 0)])
@@ -400,28 +413,29 @@ def test_micro_batches_to_a_part_of_the_shards_are_no_loss(
 
 
 @pytest.mark.parametrize(("kind", "rows"), [(ScheduleSink, 1), (ManageSink, 0)])
-def test_streams_of_schedulers_and_changes_find_losses_too(own_redis: OwnRedis, kind: type[Sink], rows: int) -> None:
-    server = own_redis()
+def test_streams_of_schedulers_and_changes_find_losses_too(server: EmbeddedRedis, kind: type[Sink], rows: int) -> None:
     options = {"url": server.url, "queue": "q", "protocol": "bullmq", "failOnDataLoss": "true"}
     row, schema = (
         ({"id": "daily", "every": 86_400_000}, StructType().add("id", "string").add("every", "long"))
         if kind is ScheduleSink
         else ({"id": "1", "action": "remove"}, StructType().add("id", "string").add("action", "string"))
     )
-    for batch in (0, 1):
+
+    def save_batch(batch: int) -> None:
         sink = kind(options, schema, Identity("query", batch))
         sink.task([row] * rows)
         sink.commit()
-    with Redis.from_url(server.url) as client:
-        client.flushall()
-    sink = kind(options, schema, Identity("query", 2))
-    sink.task([row] * rows)
+
+    save_batch(0)
+    save_batch(1)
+    restart(server)
     with pytest.raises(DataLost, match="queue q: expected "):
-        sink.commit()
+        save_batch(2)
 
 
-def test_a_streaming_write_of_spark_ends_after_a_loss_until_it_is_accepted(own_redis: OwnRedis, files: Files) -> None:
-    server = own_redis()
+def test_a_streaming_write_of_spark_ends_after_a_loss_until_it_is_accepted(
+    queue: BullQueue, server: EmbeddedRedis, files: Files
+) -> None:
     place = {"url": server.url, "prefix": "bull", "protocol": "bullmq"}
     files.put(1, 2)
     files.write(**place, failOnDataLoss=True)
@@ -432,13 +446,11 @@ def test_a_streaming_write_of_spark_ends_after_a_loss_until_it_is_accepted(own_r
     files.write(**place)
     files.put(4)
     files.write(**place, failOnDataLoss=True)
-    with open_queue(server.url) as queue:
-        assert sorted(job.data["n"] for job in queue.page("wait")) == [3, 4]
+    assert sorted(job.data["n"] for job in queue.page("wait")) == [3, 4]
 
 
-def test_a_batch_write_of_spark_fails_after_a_loss(own_redis: OwnRedis, bull: Bull) -> None:
+def test_a_batch_write_of_spark_fails_after_a_loss(server: EmbeddedRedis, bull: Bull) -> None:
     """Spark keeps the process that commits for a minute."""
-    server = own_redis()
     bull.write(bull.spark.range(2), url=server.url, prefix="bull", failOnDataLoss=True)
     restart(server)
     with pytest.raises(PySparkException, match="DataLost: queue q: expected write "):

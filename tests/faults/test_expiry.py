@@ -23,6 +23,7 @@ from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.spark.conftest import Bull
 from tests.support.drivers import processing_query
 from tests.support.wait import wait_until
+from tests.support.work_bench import options_of
 from tests.support.worker import OurWorker
 
 OwnRedis = Callable[..., EmbeddedRedis]
@@ -189,9 +190,9 @@ def read_all(reader: ClaimReader, start: dict[str, Any], end: dict[str, Any]) ->
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_jobs_that_expire_before_their_micro_batch_starts_are_not_in_it(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str, is_restarted: bool
+    queue: BullQueue, client: Redis, is_restarted: bool
 ) -> None:
-    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol, "readerId": "reader"}
+    options = {**options_of(queue), "readerId": "reader"}
     reader = claim_reader(options)
     plain, gone, kept = add(queue, 1), add(queue, MANY, expire_after_ms=HOUR_MS), add(queue, 1, expire_after_ms=HOUR_MS)
     start = reader.initialOffset()
@@ -204,10 +205,8 @@ def test_jobs_that_expire_before_their_micro_batch_starts_are_not_in_it(
 
 
 @each_dialect
-def test_jobs_of_a_micro_batch_that_have_started_do_not_expire(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str
-) -> None:
-    reader = claim_reader({"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol})
+def test_jobs_of_a_micro_batch_that_have_started_do_not_expire(queue: BullQueue, client: Redis) -> None:
+    reader = claim_reader(options_of(queue))
     ids = add(queue, 3, expire_after_ms=HOUR_MS)
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())

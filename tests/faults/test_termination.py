@@ -41,15 +41,30 @@ def test_jobs_that_have_ended_are_settled_although_the_slot_has_not_taken_their_
 
 
 @each_dialect
-@pytest.mark.parametrize(("number", "concurrency"), [(signal.SIGTERM, 1), (signal.SIGHUP, JOBS)])
-def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
-    queue: BullQueue, start_slot: StartSlot, client: Redis, concurrency: int, number: signal.Signals
+@pytest.mark.parametrize(
+    ("number", "concurrency", "kind", "closed"),
+    [
+        (signal.SIGTERM, 1, "state", [b"plain"]),
+        (signal.SIGTERM, JOBS, "state, coroutine", [b"asynchronous"]),
+        (signal.SIGHUP, JOBS, "endless", []),
+    ],
+)
+def test_a_slot_returns_its_jobs_and_closes_its_state_when_its_process_is_to_end(
+    queue: BullQueue,
+    start_slot: StartSlot,
+    client: Redis,
+    prefix: str,
+    concurrency: int,
+    number: signal.Signals,
+    kind: str,
+    closed: list[bytes],
 ) -> None:
     ids = queue.add_many(NewJob({"n": n}) for n in range(JOBS)).ids
-    with start_slot(concurrency) as process:
+    with start_slot(concurrency, kind) as process:
         wait_until_started(queue, JOBS, concurrency)
         assert process.end_by(number) == 128 + number
     assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)
+    assert client.lrange(f"{prefix}:closed", 0, -1) == closed
     assert not any(client.exists(queue.handle.keys.lock(job_id)) for job_id in ids)
     with OurWorker(queue.handle, lambda job: "elsewhere"):
         wait_until(lambda: queue.counts()["completed"] == JOBS, "another worker to process the jobs")
@@ -152,20 +167,6 @@ def test_a_slot_returns_its_jobs_when_its_worker_no_longer_waits_for_them(queue:
         released.set()
     # What they return is too late.
     assert (queue.counts()["wait"], queue.counts()["completed"]) == (JOBS, 0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "concurrency"), [("state", "plain", 1), ("state, coroutine", "asynchronous", JOBS)]
-)
-def test_a_slot_returns_its_jobs_and_then_closes_its_state_when_its_process_is_to_end(
-    queue: BullQueue, start_slot: StartSlot, prefix: str, client: Redis, concurrency: int, kind: str, name: str
-) -> None:
-    queue.add_many(NewJob({"n": n}) for n in range(JOBS))
-    with start_slot(concurrency, kind) as process:
-        wait_until(lambda: any(job.parsed("progress") == 1 for job in queue.page("active")), "a job to start")
-        assert process.end_by(signal.SIGTERM) == 128 + signal.SIGTERM
-    assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)
-    assert client.lrange(f"{prefix}:closed", 0, -1) == [name.encode()]
 
 
 @pytest.mark.parametrize("concurrency", [1, JOBS])
