@@ -207,14 +207,19 @@ def test_a_slot_that_is_migrated_is_waited_for_and_then_followed(
     assert cluster.home(f"{prefix}:{{moved}}:") is new
 
 
-def test_slots_without_a_node_are_named(own_redis: Callable[..., EmbeddedRedis]) -> None:
-    server = own_redis({"cluster-enabled": "yes", "cluster-require-full-coverage": "no"})
+def test_slots_without_a_node_are_named_and_a_socket_of_a_node_is_refused(
+    own_redis: Callable[..., EmbeddedRedis], tmp_path: Path
+) -> None:
+    own = {"cluster-require-full-coverage": "no", "unixsocket": f"{tmp_path}/redis.sock"}
+    server = own_redis({"cluster-enabled": "yes", **own})
     with Redis.from_url(server.url) as client:
         client.execute_command("CLUSTER", "ADDSLOTS", *(slot for slot in range(16384) if not 100 <= slot < 16000))
         wait_until(lambda: is_cluster_ready(client), "the cluster to be ready")
     queue = next(f"{{{n}}}" for n in range(1_000) if 100 <= key_slot(f"{{{n}}}".encode()) < 16000)
     with pytest.raises(RedisUnavailable, match=r"does not serve the slot of the queue.*not served are 100-15999"):
         BullQueue(queue, url=server.url, retry_ms=0).add({})
+    with pytest.raises(ConnectionLost, match=r"is a node of a Redis Cluster, .*: give the host and port of a node"):
+        BullQueue("{mail}", url=f"unix://{tmp_path}/redis.sock")
 
 
 def test_a_node_that_hangs_or_is_away_is_named_and_hides_no_queue_of_the_others() -> None:
@@ -256,13 +261,6 @@ def _opened(options: Options, name: str) -> RoundTrips[str]:
     handle = yield from opening(options, name)
     yield [("GET", handle.keys["id"])]
     return handle.keys.queue
-
-
-def test_a_socket_of_a_node_is_refused(own_redis: Callable[..., EmbeddedRedis], tmp_path: Path) -> None:
-    socket = tmp_path / "redis.sock"
-    own_redis({"cluster-enabled": "yes", "unixsocket": str(socket)})
-    with pytest.raises(ConnectionLost, match=r"is a node of a Redis Cluster, .*: give the host and port of a node"):
-        BullQueue("{mail}", url=f"unix://{socket}")
 
 
 def test_the_doctor_names_the_node_on_which_a_right_is_missing(

@@ -93,18 +93,16 @@ def test_settings_of_tls_in_the_url_are_those_of_the_sentinels_too(place: Place,
     assert BullQueue("{mail}", url=f"{place.url}?{query}", retry_ms=0).add({}) == "1"
 
 
-def test_a_certificate_of_an_unknown_authority_is_refused_at_once(place: Place, settings: Mapping[str, str]) -> None:
+def test_a_certificate_of_an_unknown_authority_is_refused_at_once_and_a_missing_one_of_the_client_is_named(
+    place: Place, settings: Mapping[str, str]
+) -> None:
     without = {name: value for name, value in settings.items() if name != "ssl_ca_certs"}
     with pytest.raises(ConnectionLost, match=r"is not trusted: .*: set `redis.ssl_ca_certs` to the file") as error:
         BullQueue("{mail}", url=place.url, redis=without)
     assert not isinstance(error.value, RedisUnavailable)
-
-
-def test_a_missing_certificate_of_the_client_is_named(place: Place, settings: Mapping[str, str]) -> None:
     # Python may notice first that the connection was closed.
-    with pytest.raises(
-        ConnectionLost, match=r"certificate of the client.* set `redis.ssl_certfile` and `redis.ssl_key"
-    ):
+    said = r"certificate of the client.* set `redis.ssl_certfile` and `redis.ssl_key"
+    with pytest.raises(ConnectionLost, match=said):
         BullQueue("{mail}", url=place.url, redis={"ssl_ca_certs": settings["ssl_ca_certs"]}, retry_ms=0)
 
 
@@ -138,12 +136,7 @@ def test_one_side_without_tls_and_files_that_cannot_be_read_are_named(
     with EmbeddedRedis() as redis, TlsServer(authority.server(), redis.port) as server:
         tls, plain = f"rediss://127.0.0.1:{server.port}", redis.url.replace("redis://", "rediss://")
         for url, changed, kind, said in (
-            (
-                tls.replace("rediss", "redis"),
-                {},
-                RedisUnavailable,
-                "if the server requires TLS, use rediss:// in `url`",
-            ),
+            (tls.replace("rediss", "redis"), {}, RedisUnavailable, "requires TLS, use rediss:// in `url`"),
             (plain, {"socket_timeout": "0.2"}, RedisUnavailable, "if it has no TLS, use redis:// in `url`"),
             (tls, {"ssl_ca_certs": "nowhere.crt"}, OptionError, r"`redis.ssl_ca_certs` to be a file .*'nowhere.crt'"),
             (tls, {"ssl_certfile": "nowhere.crt"}, OptionError, r"`redis.ssl_certfile` to be a file .*'nowhere.crt'"),
