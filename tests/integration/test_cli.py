@@ -211,7 +211,8 @@ def test_groups_are_limited_paused_resumed_and_listed(run: Run, queue: BullQueue
     # Before the queue exists.
     run("pause", "mail", "--group", "late")
     run("resume", "mail", "--group", "late")
-    assert run.data("limits", "mail", "--group", "ada", "--concurrency", "1")["concurrency"] == 1
+    for options in (["--concurrency", "1"], []):
+        assert run.data("limits", "mail", "--group", "ada", *options)["concurrency"] == 1
     queue.add_many(NewJob({"tenant": "ada"}) for _ in range(2))
     work(queue.handle, WorkSettings("slot", group=GroupLimits("tenant")), None, 10)
     limits = {"queue": "mail", "group": "ada", "concurrency": 1, "max": 5, "duration_ms": 1_000, "limited_ms": 0}
