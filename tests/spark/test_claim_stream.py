@@ -221,10 +221,7 @@ def test_locks_are_extended_during_a_long_batch(
 
 
 WRONG: list[tuple[Callable[[Stream], Any], str]] = [
-    (
-        lambda s: run(s, s.bull.stream(mode="settle")),
-        "is not supported here",
-    ),
+    (lambda s: run(s, s.bull.stream(mode="settle")), "is not supported here"),
     (lambda s: s.bull.read(mode="claim").count(), "is not supported here"),
     (lambda s: run(s, s.claimed(maxJobsPerTriger=1)), "maxJobsPerTrigger"),
     (lambda s: run(s, s.claimed(maxBytesPerTrigger=1)), "Redis gives out jobs by their number"),

@@ -12,10 +12,7 @@ from tests.support.dump import dump
 HOUR = 3_600_000
 
 
-each_dialect = pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
-
-
-@each_dialect
+@pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
 def test_rows_become_schedulers_that_the_view_shows(bull: Bull, queue: BullQueue) -> None:
     frame = bull.spark.sql(
         "SELECT *, 'Europe/Berlin' AS tz, named_struct('of', id) AS data, named_struct('attempts', 3) AS opts,"

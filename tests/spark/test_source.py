@@ -319,7 +319,6 @@ def test_the_view_events_has_a_row_per_event_and_each_is_once_in_a_stream_that_i
 #: Options that are wrong, and what is said.
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"queue": None}, "expected the option `queue`.*CREATE TEMPORARY VIEW"),
-    ({"states": "waiting"}, r"got: 'waiting' \(did you mean `wait`\?\)"),
     ({"schema": "attempsMade INT"}, r"no column `attempsMade` \(did you mean `attemptsMade`\?\); it has: queue"),
     ({"schema": "opts STRUCT<a: INT>"}, "expected column `opts` of view `jobs` to be STRING, got: STRUCT<A:INT>"),
     ({"schema": "delay INT"}, "expected column `delay` of view `jobs` to be BIGINT, got: INT"),

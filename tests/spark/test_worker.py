@@ -395,8 +395,6 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": udf, "payload_schema": "name STRNG"}, "DDL"),
         ({"processor": udf, "payload_schema": "a INT, b INT, c INT"}, "3 fields"),
         ({"processor": lambda jobs: jobs, "payload_schema": PEOPLE}, "annotated as a DataFrame; .* leave it out"),
-        ({"processor": print, "slots": 0}, "`slots`"),
-        ({"processor": print, "retry": {"TimeoutError": "5"}}, "`retry` to be names of error classes with numbers"),
         ({"processor": lambda job: lock, "slots": 1}, "`processor` to be picklable"),
         ({"processor": print, "setup": lambda: lock, "slots": 1}, "`setup` to be picklable"),
     ]

@@ -109,6 +109,9 @@ def test_an_invalid_rule_number_or_limiter_is_refused() -> None:
     limiter = {"max": 3, "duration": 1}
     wrong: dict[tuple[str, str], tuple[Any, ...]] = {
         ("remove_on_fail", "true, false, a count, or an object"): ("", "null", -2, [], {"ages": 5}, {"age": "5"}),
+        ("retry", "names of error classes with numbers of attempts"): (
+            *("soon", "[]", {"TimeoutError": -1}, {"no name": 1}, {"A": True}, {"A": 1.5}, {"A": "5"}, {"": 1}),
+        ),
         ("lock_ms", "an integer >= 300, got: "): (True, 1.5, "soon", 299),
         ("limiter", "an object such as"): ({"max": 3}, {"max": True, "duration": 1}, 3, limiter | {"groupKey": ""}),
         ("group", "an object such as .*"): (

@@ -29,8 +29,6 @@ from spark_bull.core.errors import (
 )
 from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.outcomes import ClaimedJob, Delayed, Failed, Outcomes, Rested, Retried
-from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import WorkOptions
 from spark_bull.run.job.job_options import job_options, keep_of, keep_rule
 from spark_bull.run.job.job_runner import JobExpired
 from spark_bull.run.job.outcome_policy import NoReturnValue, attempts_after, returnvalue_text
@@ -269,14 +267,6 @@ def test_a_rule_overrides_the_attempts_of_the_job_unless_it_runs_at_most_once() 
         job = ClaimedJob("1", opts=opts, attempts_made=made)
         decided = failure(DIALECTS["bullmq"], job, "bad", attempts=attempts)
         assert isinstance(decided, Failed) == fails, opts
-
-
-@pytest.mark.parametrize(
-    "wrong", ["soon", "[]", {"TimeoutError": -1}, {"no name": 1}, {"A": True}, {"A": 1.5}, {"": 1}]
-)
-def test_wrong_rules_are_refused(wrong: object) -> None:
-    with pytest.raises(OptionError, match="expected `retry` to be names of error classes with numbers of attempts"):
-        parse_arguments({"retry": wrong}, WorkOptions)
 
 
 @pytest.mark.parametrize(("opts", "rows"), [('{"kl": 3}', 3), ('{"keepLogs": 2}', 2), ("{}", 0)])

@@ -15,7 +15,6 @@ from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, 
 
 from spark_bull.core.errors import OptionError
 from spark_bull.spark.call.call import call_plan
-from spark_bull.spark.json.json_text import to_json
 from spark_bull.spark.json.json_values import check_type, payload_array, values_of
 from spark_bull.spark.json.types import _TYPES, ddl_of, inferred, parse_type, payload_check
 from spark_bull.spark.platform.arrow import to_arrow_type
@@ -143,6 +142,7 @@ def test_texts_with_a_length_are_refused_in_reads_and_writes() -> None:
     ("kind", "value", "read"),
     [
         (pa.string(), {"ü": [1]}, '{"ü":[1]}'),
+        (pa.string(), {"a\ud800": "\udfffb"}, '{"a\ufffd":"\ufffdb"}'),
         (pa.bool_(), 1, None),
         (pa.int32(), 2**31, None),
         (pa.int64(), 1.5, None),
@@ -183,13 +183,3 @@ def test_json_that_is_larger_than_a_variant_is_null_beside_other_jobs() -> None:
     large = json.dumps("x" * 2**24).encode()
     read = values_of([large, b"1"], VARIANT).to_pylist()
     assert [one is None for one in read] == [True, False]
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.map_(pa.string(), pa.string()), VARIANT])
-def test_unpaired_surrogates_are_replaced(kind: pa.DataType) -> None:
-    raws = [b'{"a\\ud800":"\\udfffb"}', b'{"c":"d"}']
-    texts = to_json(values_of(raws, kind), pa.field("data", kind), ignore_nulls=False).to_pylist()
-    values = [json.loads(text) for text in texts]
-    if kind == pa.string():
-        values = [json.loads(value) for value in values]
-    assert values == [{"a\N{REPLACEMENT CHARACTER}": "\N{REPLACEMENT CHARACTER}b"}, {"c": "d"}]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Iterator
 
 import pytest
 
@@ -99,16 +98,3 @@ def test_other_errors_and_values_are_unchanged() -> None:
         wrapped(1)
     assert raised.value is error
     assert raising_sendable(divmod)(7, 2) == (3, 1)
-
-
-def test_invalid_unicode_in_an_error_of_an_iterator_is_replaced() -> None:
-    def function(parts: Iterator[int]) -> Iterator[int]:
-        for part in parts:
-            if part == 2:
-                raise ValueError("half \ud83d a sign")
-            yield part
-
-    made = raising_sendable(function)(iter([1, 2]))
-    assert next(made) == 1
-    with pytest.raises(Exception, match="half \ufffd a sign"):
-        next(made)
