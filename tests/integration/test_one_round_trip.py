@@ -119,7 +119,7 @@ def test_a_forked_process_leaves_the_connections_to_the_other_one(
 
 
 def test_methods_of_redis_py_use_the_connection_of_calls(redis_url: str) -> None:
-    first = connection_id(redis_url)
-    known = client_of(RedisSettings(redis_url, retry_ms=0)).run(lambda found: found)
-    assert known.client.client_id() == first
-    assert connection_id(redis_url) == first
+    # A client of its own, which has one connection.
+    settings = RedisSettings(redis_url, extra=(("client_name", "methods"),))
+    known = client_of(settings).run(lambda found: found)
+    assert known.ask("CLIENT", "ID") == known.client.client_id() == known.ask("CLIENT", "ID")
