@@ -21,10 +21,6 @@ def child_of(parent: int) -> int | None:
     return found[0] if found else None
 
 
-def is_jvm(process: int) -> bool:
-    return b"java" in Path(f"/proc/{process}/cmdline").read_bytes().partition(b"\0")[0]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     ("sent", "has_started"), [(signal.SIGTERM, False), (signal.SIGINT, True)], ids=["script", "jvm"]
@@ -51,7 +47,8 @@ def interrupted(sent: signal.Signals, has_started: bool, redis_url: str, prefix:
         assert program.poll() is None, program.communicate()[1].decode()
         child = wait_until(lambda: child_of(program.pid), "the process that Spark starts")
         if has_started:
-            wait_until(lambda: is_jvm(child), "the JVM")
+            command_line = Path(f"/proc/{child}/cmdline")
+            wait_until(lambda: b"java" in command_line.read_bytes().partition(b"\0")[0], "the JVM")
         program.send_signal(sent)
         # A JVM that stays would keep its standard error open.
         said = program.communicate(timeout=PATIENCE_S)[1].decode()

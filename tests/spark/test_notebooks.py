@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 pytestmark = pytest.mark.rest
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +53,7 @@ def run(notebook: NotebookNode, kernel: KernelManager) -> None:
         client.kc.stop_channels()
 
 
-@each_notebook
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.interop
 def test_every_cell_runs_and_prints_the_expected_output(kernel: KernelManager, copied: Path, path: Path) -> None:
     import nbformat

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,18 +56,6 @@ class Collection:
 @pytest.fixture
 def collection(bull: Bull, tmp_path: Path) -> Collection:
     return Collection(bull, tmp_path)
-
-
-@pytest.fixture
-def own_bench(
-    own_redis: Callable[..., EmbeddedRedis], collection: Collection
-) -> Iterator[tuple[EmbeddedRedis, WorkBench]]:
-    """A server of its own, on which the queries are, too, and its queue."""
-    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
-    place = {"url": server.url, "prefix": collection.bull.options["prefix"]}
-    collection.bull.options = {**place, "retryMs": "300"}
-    with BullQueue("q", **place, protocol="bullmq") as queue, Redis.from_url(server.url) as client:
-        yield server, WorkBench(queue, client, twice=False)
 
 
 def fails(collection: Collection, match: str, **more: Any) -> None:
@@ -244,10 +232,13 @@ def test_a_job_that_was_removed_before_it_was_read_ends_the_query(bench: WorkBen
 
 @pytest.mark.parametrize("state", ["killed", "READONLY", pytest.param("NOREPLICAS", marks=pytest.mark.rest)])
 def test_a_query_continues_after_an_outage_of_redis_or_refused_writes(
-    own_bench: tuple[EmbeddedRedis, WorkBench], collection: Collection, state: str
+    own_redis: Callable[..., EmbeddedRedis], open_queue: OpenQueue, collection: Collection, state: str
 ) -> None:
     """Discovering finished jobs writes to the ledger."""
-    server, bench = own_bench
+    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
+    collection.bull.options |= {"url": server.url, "retryMs": "300"}
+    client = Redis.from_url(server.url)
+    bench = WorkBench(open_queue(protocol="bullmq", url=server.url), client, twice=False)
     ids = finish(bench, 2)
     query = collection.start(collection.stream(), processingTime="200 milliseconds")
     try:
@@ -257,13 +248,14 @@ def test_a_query_continues_after_an_outage_of_redis_or_refused_writes(
             wait_until(lambda: query.recentProgress[-1]["durationMs"].get("latestOffset", 0) > 300, "a failed batch")
             server.restart()
         else:
-            STATES[state].begin(bench.client)
-            refused = error_replies(bench.client) + 5
-            wait_until(lambda: error_replies(bench.client) > refused, "the query to be refused")
-            STATES[state].end(bench.client)
+            STATES[state].begin(client)
+            refused = error_replies(client) + 5
+            wait_until(lambda: error_replies(client) > refused, "the query to be refused")
+            STATES[state].end(client)
         ids += finish(bench, 2)
         wait_until(lambda: len(collection.rows()) == 4, "the query to go on")
         assert query.isActive
     finally:
         query.stop()
+        client.close()
     assert sorted(row.id for row in collection.rows()) == sorted(ids)

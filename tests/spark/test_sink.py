@@ -22,7 +22,6 @@ from tests.spark.conftest import Bull, Files, OpenQueue, refusal
 from tests.support.wait import PATIENCE_S, wait_until
 
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-HOUR_MS = 3_600_000
 DATA = "named_struct('n', n) AS data"
 
 
@@ -101,7 +100,7 @@ def test_rows_with_the_same_values_become_one_job(
     assert ours.counts()["wait"] == 60
     assert ours.deduplication_job_id('["to 7",1]') is not None
     assert {job.deduplication_id for job in ours.page("wait")} == {f'["to {n}",{n % 2}]' for n in range(60)}
-    rule = json.dumps({"ttl": HOUR_MS})
+    rule = json.dumps({"ttl": 3_600_000})
     bull.write(frame, protocol=protocol, delivery=delivery, uniqueBy="to,kind", deduplication=rule)
     writes = bull.read(view="writes", protocol=protocol).orderBy("startedOn").collect()
     assert [(w.jobs, w.added, w.duplicates, w.deduplicated) for w in writes] == [(100, 60, 0, 40), (100, 0, 0, 100)]

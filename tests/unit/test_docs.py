@@ -78,7 +78,9 @@ def test_messages_on_their_page_exist_in_the_code() -> None:
     quoted = re.findall(r"^### (`+) ?(.+?) ?\1$", text_of("reference/messages.md"), re.MULTILINE)
     explained = [message for _, message in quoted if not message.startswith(OF_SPARK)]
     assert explained
-    assert [message for message in explained if not re.search(pattern_of(message), there)] == []
+    # … stands for any text.
+    patterns = {message: ".*".join(map(re.escape, message.split("…"))) for message in explained}
+    assert [message for message, pattern in patterns.items() if not re.search(pattern, there)] == []
 
 
 def messages() -> Iterator[str]:
@@ -91,11 +93,6 @@ def messages() -> Iterator[str]:
                 yield re.sub(r"%[sdg]", "…", node.value)
     for path in sorted((ROOT / "spark_bull").rglob("*.lua")):
         yield from path.read_text("utf-8").splitlines()
-
-
-def pattern_of(message: str) -> str:
-    """A quoted message as a pattern, in which … is any text."""
-    return ".*".join(re.escape(part) for part in message.split("…"))
 
 
 def test_files_that_pages_for_maintainers_name_exist() -> None:

@@ -227,13 +227,6 @@ class ServiceError(ConnectionError):
 RULES = {"OSError": 7, "ConnectionError": 3, "ValueError": 0, "JobTimeout": 2}
 
 
-def raised(error: BaseException) -> BaseException:
-    try:
-        raise error
-    except BaseException as same:
-        return same
-
-
 @pytest.mark.parametrize(
     ("error", "attempts"),
     [
@@ -248,7 +241,9 @@ def raised(error: BaseException) -> BaseException:
 )
 def test_the_nearest_class_of_an_error_or_of_its_trace_has_the_rule(error: Exception, attempts: int | None) -> None:
     assert attempts_after(RULES, error) == attempts
-    trace = trace_of(raised(error))
+    with pytest.raises(type(error)) as raised:
+        raise error
+    trace = trace_of(raised.value)
     assert attempts_after(RULES, StatedOutcome("failed", str(error), stack=f"Spark says:\n{trace}")) == attempts
     assert attempts_after({}, error) is None
 

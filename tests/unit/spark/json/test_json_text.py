@@ -220,15 +220,11 @@ FRAGMENTS = st.lists(
 ).map("".join)
 
 
-def refused_constant(name: str) -> None:
-    raise ValueError(name)
-
-
 def is_json(text: str | None) -> bool:
     if text is None:
         return True
     try:
-        json.loads(text, parse_constant=refused_constant)
+        json.loads(text, parse_constant=int)  # It refuses NaN and Infinity.
     except (ValueError, RecursionError):
         return False
     return True

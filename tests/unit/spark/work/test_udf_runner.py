@@ -137,22 +137,14 @@ class Counting:
             yield batch * 10
 
 
-def test_the_set_up_of_a_udf_runs_once_for_all_chunks() -> None:
-    function = Counting()
-    udf = pickle.loads(pickle.dumps(UdfIterator(function)))
-    function = udf._function
+def test_a_udf_is_set_up_once_for_all_chunks_and_again_after_an_exception() -> None:
+    udf = pickle.loads(pickle.dumps(UdfIterator(Counting())))
     assert [values(udf(series(n, n + 1), 2)) for n in range(3)] == [[0, 10], [10, 20], [20, 30]]
-    assert function.setups == 1
-
-
-def test_a_udf_is_set_up_again_after_an_exception() -> None:
-    function = Counting()
-    udf = UdfIterator(function)
-    udf(series(1), 1)
+    assert udf._function.setups == 1
     with pytest.raises(ValueError, match="bad row"):
         udf(series(-1), 1)
     assert values(udf(series(2), 1)) == [20]
-    assert function.setups == 2
+    assert udf._function.setups == 2
 
 
 def test_a_udf_may_yield_a_batch_in_parts_or_after_all_others_or_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import spark_bull
@@ -35,15 +36,10 @@ def names_in(path: Path) -> set[str]:
     return names
 
 
-def runs_scripts(path: Path) -> bool:
-    text = path.read_text(encoding="utf-8")
-    return "handle.run(" in text or "handle.run_once(" in text
-
-
 def test_each_script_of_each_dialect_is_run_in_a_room_of_queues() -> None:
     in_dialects = {verb for dialect in DIALECTS.values() for verb in scripts_of(dialect.folder)}
     assert scripts_of("job") == SHARED_VERBS
-    homes = [path for path in PACKAGE.rglob("*.py") if runs_scripts(path)]
+    homes = [path for path in PACKAGE.rglob("*.py") if re.search(r"handle\.run(_once)?\(", path.read_text("utf-8"))]
     assert {path.relative_to(PACKAGE).parts[:2] for path in homes} == {("core", "queue")}
     rooms = [*(PACKAGE / "core" / "queue").rglob("*.py")]
     assert (in_dialects | SHARED_VERBS) - set[str]().union(*map(names_in, rooms)) == set()
