@@ -68,8 +68,8 @@ def find_written(handles: Sequence[QueueHandle], write_id: str) -> WriteResults:
         if not _has_all_ids(handle, record):
             raise OptionError(
                 f"expected write {write_id} of {handle.keys.queue} to have kept the ids of its jobs, but it has not. "
-                "The queue was deleted after the write, or the ids are not consecutive: then write with the option "
-                "keepIds=true"
+                "The queue was deleted after the write began, or the ids are not consecutive: then write with the "
+                "option keepIds=true"
             )
     starts = [record.started_on for _, record in found if record.started_on is not None]
     return WriteResults(sum(record.jobs for _, record in found), min(starts, default=0))
