@@ -76,7 +76,7 @@ class Bench(WorkBench):
         return record.added, record.duplicates
 
     def numbers(self, ids: Sequence[str] | None = None) -> list[int]:
-        """The numbers in the payloads of these jobs, by default of those that wait."""
+        """The numbers in the payloads of these jobs, by default of the waiting ones."""
         ids = self.ids("wait") if ids is None else ids
         return [json.loads(self.fields(job_id).get("data", "{}")).get("n") for job_id in ids]
 

@@ -37,7 +37,7 @@ only_bull = pytest.mark.parametrize("flavour", ["bull"], indirect=True)
 
 @dataclass
 class Bench(Filled):
-    """A queue whose jobs have numbers as ids, in any state."""
+    """A queue of a flavour, whose jobs a test puts into any state."""
 
     flavour: str = "bullmq-6"
     made: int = 0
@@ -515,7 +515,7 @@ def test_jobs_in_no_state_are_removed(bench: Bench, open_queue: Callable[..., Bu
     for job_id in lost:
         bench.client.lrem(bench.key("wait"), 1, job_id)
     bench.client.rpush(bench.handle.keys.logs(lost[0]), "a row")
-    # A queue whose name begins with that of the other one.
+    # The name of this queue begins with the name of the other one.
     longer = open_queue(f"{bench.queue.name}:repeat", protocol="bull-1")
     other = longer.add({})
     bench.client.delete(longer.handle.keys["wait"])

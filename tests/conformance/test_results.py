@@ -568,7 +568,7 @@ def test_a_retried_job_is_not_archived(bench: Finisher) -> None:
 @each_dialect
 @pytest.mark.parametrize("state", ["completed", "failed"])
 def test_many_jobs_are_archived(bench: Finisher, state: str) -> None:
-    """With all of their keys, once."""
+    """Their keys are deleted, once."""
     count = 2 * CHUNK_SIZE + 10
     for job_id in bench.crowd([bench.handle.connection.now_ms()] * count, state):
         add_log(bench.handle, job_id, "a line")

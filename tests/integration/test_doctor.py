@@ -419,7 +419,7 @@ def test_orphaned_jobs_are_removed_and_nothing_else(queue: BullQueue, client: Re
     client.hset(keys.job("job-1"), "deid", "twin")
     client.set(keys.deduplication("twin"), "job-1")
     client.hset(keys.job("job-4"), "deid", "taken")
-    # Another queue, whose name starts with that of this one and of the job.
+    # Another queue, whose name starts with the names of this one and of the job.
     other = QueueKeys("mail:job-1", keys.prefix)
     texts = [keys.deduplication("taken"), f"{keys.base}note", keys["intake_closed"]]
     job = {"timestamp": 1, "data": "{}", "opts": "{}"}

@@ -88,7 +88,7 @@ def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
     assert not bench.client.exists(bench.key("paused"))
 
 
-def test_the_guards_of_the_command_are_those_of_its_queue(run: Run, bench: WorkBench) -> None:
+def test_the_command_has_the_guards_of_its_queue(run: Run, bench: WorkBench) -> None:
     run("promote", "mail", "--guard", CONDITION, "--guard", "failedRate>0.5 over 1m", "--resume-after", "2m", "--once")
     for condition in (CONDITION, "failedRate > 0.5 over 1m"):
         assert bench.client.exists(bench.handle.keys.guard(Guard("mail", condition, 120.0).id))
