@@ -39,11 +39,6 @@ MyJobs = Callable[[str], str]
 CONDITION = "failed > 5 over 1m"
 
 
-def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
-    begin = [str(COMMAND), "--master", "local[2]", *CONF_ARGUMENTS]
-    return subprocess.run([*begin, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-
-
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command without spark-submit, with Spark's own configuration."""
     command = [sys.executable, "-m", "spark_bull.ops.cli", *arguments]
@@ -139,7 +134,9 @@ def test_the_command_runs_under_spark_submit(queue: BullQueue, redis_url: str, p
     """The file that `--submit-file` prints is part of the wheel."""
     file = run("--submit-file").stdout.strip()
     queue.add({})
-    reported = submit(file, "report", "--queue", "q", "--url", redis_url, "--prefix", prefix)
+    command = [str(COMMAND), "--master", "local[2]", *CONF_ARGUMENTS, file, "report", "--queue", "q"]
+    command += ["--url", redis_url, "--prefix", prefix]
+    reported = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert reported.returncode == 0, reported.stderr[-3000:]
     assert "|q    |wait |1   |" in reported.stdout
 

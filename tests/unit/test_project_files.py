@@ -17,6 +17,8 @@ from tools.release import CONSTRAINTS, EXTRAS, ReleaseError, check_version, note
 from tools.servers import SERVERS
 
 ROOT = Path(__file__).parents[2]
+DECLARED = ConfigParser()
+DECLARED.read(ROOT / "setup.cfg")
 
 
 def test_the_workflow_runs_the_checks_of_every_developer_with_the_oldest_python_too() -> None:
@@ -43,20 +45,16 @@ def test_the_table_of_servers_has_a_row_for_each_and_no_failure() -> None:
 
 
 def test_classifiers_name_each_python_that_was_tried() -> None:
-    declared = ConfigParser()
-    declared.read(ROOT / "setup.cfg")
-    named = re.findall(r"Python :: (3\.\d+)$", declared["metadata"]["classifiers"], re.MULTILINE)
+    named = re.findall(r"Python :: (3\.\d+)$", DECLARED["metadata"]["classifiers"], re.MULTILINE)
     assert set(named) == {one.python for one in ENVIRONMENTS if one is not UNTRIED}
 
 
 def test_all_that_the_extras_need_has_a_version_in_the_constraints() -> None:
-    declared = ConfigParser()
-    declared.read(ROOT / "setup.cfg")
-    extras = [declared["options.extras_require"][extra] for extra in EXTRAS.split(",")]
-    needed = re.findall(r"^([\w-]+)", "\n".join([declared["options"]["install_requires"], *extras]), re.MULTILINE)
+    extras = [DECLARED["options.extras_require"][extra] for extra in EXTRAS.split(",")]
+    needed = re.findall(r"^([\w-]+)", "\n".join([DECLARED["options"]["install_requires"], *extras]), re.MULTILINE)
     pinned = re.findall(r"^([\w-]+)==", (ROOT / CONSTRAINTS).read_text(), re.MULTILINE)
     assert {*needed} <= {*pinned}, "run: make constraints"
-    assert {*EXTRAS.split(",")} == {*declared["options.extras_require"]} - {"demo", "test", "docs"}
+    assert {*EXTRAS.split(",")} == {*DECLARED["options.extras_require"]} - {"demo", "test", "docs"}
 
 
 CHANGELOG = """# Changelog

@@ -22,7 +22,6 @@ from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.store.scripts import load
 from spark_bull.spark.json.job_columns import column_of
 
-COLUMNS = get_args(FeatureColumn)
 #: The dialects, and the versions of BullMQ, by their columns.
 VERSIONS = {
     "bull-1": ("bull-1", ""),
@@ -34,7 +33,7 @@ VERSIONS = {
 
 def test_the_table_has_a_row_for_each_feature_and_a_dialect_for_each_column() -> None:
     assert {*FEATURES} == {*get_args(Feature)}
-    assert {*VERSIONS} == {*COLUMNS}
+    assert {*VERSIONS} == {*get_args(FeatureColumn)}
     assert {*HOLDERS} == {row.where for row in FEATURES.values()}
     assert {dialect.column for dialect in DIALECTS.values()} == {"bull-1", "bull", "bullmq-6"}
 
@@ -62,12 +61,9 @@ def test_versions_of_bullmq_have_their_column() -> None:
     }
 
 
-def test_a_job_has_an_attribute_for_every_field() -> None:
+def test_a_job_has_an_attribute_for_every_field_and_a_claimed_one_for_those_that_a_claim_reads() -> None:
     attributes = [field.name for field in fields(Job) if field.name not in ("queue", "id", "state", "run_at")]
     assert attributes == [field.attribute for field in FIELDS.values()]
-
-
-def test_a_claimed_job_has_an_attribute_for_every_field_that_a_claim_reads() -> None:
     assert {"id", *(field.claimed for field in CLAIMED_FIELDS.values())} == set(ClaimedJob._fields)
 
 

@@ -127,16 +127,13 @@ def test_a_setup_is_a_coroutine_function_only_if_a_processor_is() -> None:
         check_setup(5, of_a_job)
 
 
-def test_environment_variables_are_names_and_texts() -> None:
+def test_environment_variables_are_names_and_texts_and_not_for_functions_of_dataframes() -> None:
     wrong: list[Any] = [["A"], {"": "1"}, {"A=B": "1"}, {7: "1"}, {"A": 1}, {"TOKEN": "secret\0"}, {"A": None}]
     for env in wrong:
         with pytest.raises(OptionError, match="`env") as raised:
             checked_env(env)
         assert "secret" not in str(raised.value)
     assert checked_env({"A": "1"}) == {"A": "1"}
-
-
-def test_a_function_of_dataframes_has_no_environment_variables() -> None:
     with pytest.raises(OptionError, match=r"a function of DataFrames runs on the driver.*set spark\.executorEnv"):
         checked_env({"A": "1"}, of_frames)
 

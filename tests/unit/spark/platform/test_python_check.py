@@ -100,13 +100,10 @@ def test_another_python_with_all_packages_is_accepted(monkeypatch: pytest.Monkey
     ensure_python()
 
 
-def test_the_running_python_is_not_started_for_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_the_running_python_nor_one_on_other_machines_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
     names(monkeypatch, sys.executable)
     ensure_python()
-
-
-def test_a_python_on_other_machines_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, "/nowhere/python3", "spark://host:7077")
     ensure_python()
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
