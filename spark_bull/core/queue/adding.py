@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from spark_bull.core.dialects.base import DEFAULT_NAME
@@ -34,16 +34,21 @@ else:
     (encode_flows,) = late("flows", of="spark_bull.core.dialects.encode")
     (trees,) = late("flows", of="spark_bull.core.queue.dispatch")
 
+T = TypeVar("T")
+
 
 @contextmanager
-def _naming_jobs(*, are_many: bool) -> Iterator[None]:
-    """Names the job in errors of rows by its number, unless it is the only one."""
+def _naming(what: str, given: Iterable[T]) -> Iterator[Iterator[T]]:
+    """Yields the jobs or flows. Errors of a row name one by its number, unless it is the only one."""
+    remaining = iter(given)
+    first = [*islice(remaining, 2)]
     try:
-        yield
+        yield chain(first, remaining)
     except SparkBullError as error:
         if not (text := str(error)).startswith("row "):
             raise
-        named = text.replace("row", "job", 1) if are_many else text.removeprefix("row 0: ")
+        # A colon or a comma follows the number.
+        named = text.replace("row", what, 1) if len(first) > 1 else text.removeprefix("row 0")[2:]
         raise restated(error, named) from error.__cause__
 
 
@@ -177,22 +182,23 @@ class Adding(OpenQueue):
             raise OptionError("expected a queue without `max_length`, as a flow is added whole: leave it out")
         primaries = self._check_replicas()
         defaults = carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}
-        remaining, first_row, source = iter(flows), 0, uuid4().hex
-        while batch := list(islice(remaining, 1_000)):
-            levels = trees.levels_of(self.name, batch)
-            encoded = encode_flows.Flows(
-                self.handle.dialect, levels, defaults, range(first_row, first_row + len(batch))
-            )
-            first_row += len(batch)
-            most_jobs, most_bytes = self._options.chunk_size, self._options.chunk_bytes
-            for chunk in trees.flow_chunks(self.handle, encoded, most_jobs, most_bytes, source):
-                reply = trees.add_flow_chunk(self.handle, self.handle.sender, uuid4().hex, chunk)
-                for order, reason in reply.rejected:
-                    raise rejection(encoded.label(order), reason.decode(), "other flows")
-                for order, job_id in reply.winners:
-                    # Only first jobs are deduplicated, which have the first numbers.
-                    encoded.ids[0][order] = job_id.decode("utf-8", "replace")
-            yield from trees.added_flows(levels, encoded.ids)
+        first_row, source = 0, uuid4().hex
+        with _naming("flow", flows) as remaining:
+            while batch := list(islice(remaining, 1_000)):
+                levels = trees.levels_of(self.name, batch)
+                encoded = encode_flows.Flows(
+                    self.handle.dialect, levels, defaults, range(first_row, first_row + len(batch))
+                )
+                first_row += len(batch)
+                most_jobs, most_bytes = self._options.chunk_size, self._options.chunk_bytes
+                for chunk in trees.flow_chunks(self.handle, encoded, most_jobs, most_bytes, source):
+                    reply = trees.add_flow_chunk(self.handle, self.handle.sender, uuid4().hex, chunk)
+                    for order, reason in reply.rejected:
+                        raise rejection(encoded.label(order), reason.decode(), "other flows")
+                    for order, job_id in reply.winners:
+                        # Only first jobs are deduplicated, which have the first numbers.
+                        encoded.ids[0][order] = job_id.decode("utf-8", "replace")
+                yield from trees.added_flows(levels, encoded.ids)
         if primaries:
             self._wait_for_replicas(primaries)
 
@@ -206,12 +212,10 @@ class Adding(OpenQueue):
         return wait_for_replicas(self.handle.connection, self.handle.keys, terms, primaries) if terms else None
 
     def _added(self, jobs: Iterable[NewJob], context: str = "") -> Added:
-        remaining = iter(jobs)
-        first = [*islice(remaining, 2)]
-        with _naming_jobs(are_many=len(first) > 1):
+        with _naming("job", jobs) as given:
             primaries = self._check_replicas()
             defaults = carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}
-            added = sum_of(self._add(chain(first, remaining), defaults))
+            added = sum_of(self._add(given, defaults))
             if primaries:
                 added = replace(added, replicas=self._wait_for_replicas(primaries))
             for row, reason in added.rejected.items():
