@@ -189,8 +189,9 @@ class Steps(TwoSides):
             self.ours[queue].add_many([NewJob(**job) for job in on_side(jobs, self.prefixes[1])])
             ours = None
         except ParentError as error:
-            ours = f"{error}".partition(": ")[0], "another parent" not in str(error)
-        return Answers((f"row {refused[0][0]}", refused[0][1]) if refused else None, ours)
+            ours = str(error).partition("expected")[0], "another parent" not in str(error)
+        named = "job {}: " if len(jobs) > 1 else ""
+        return Answers((named.format(refused[0][0]), refused[0][1]) if refused else None, ours)
 
     def _flows(self, flows: list[dict[str, Any]]) -> Answers:
         self.node("flows", flows=flows)
