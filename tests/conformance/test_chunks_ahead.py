@@ -12,7 +12,7 @@ from spark_bull.core.errors import RateLimitError
 from spark_bull.core.queue.manage.cancel import cancel_requests
 from spark_bull.run.job.job_runner import Abandoned
 from spark_bull.run.slot.queue_calls import SCRIPT_JOBS
-from tests.support.chunks_ahead import CHUNK, Frames, add, await_next_chunk, claims_ahead
+from tests.conformance.chunks_ahead import CHUNK, Frames, add, await_next_chunk, claims_ahead
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import each_dialect
 from tests.support.worker import OurWorker

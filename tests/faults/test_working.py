@@ -18,10 +18,10 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, RunningJob, Worker
 from spark_bull.core.model.limits import GroupLimits
+from tests.conformance.chunks_ahead import CHUNK, Frames, add, await_next_chunk, claims_ahead
 from tests.faults.drivers import driver, following_query
 from tests.faults.programs import add_follow_ups, never_end
 from tests.spark.conftest import Bull
-from tests.support.chunks_ahead import CHUNK, Frames, add, await_next_chunk, claims_ahead
 from tests.support.drivers import processing_query
 from tests.support.forked_programs import ForkedProcess, work
 from tests.support.network import LosingProxy
