@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.run.job.job_runner import Result, Runner
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.wait import wait_until
+from spark_bull.run.slot import chunk_loop
+from tests.support.forked_programs import work
+from tests.support.wait import PATIENCE_S, wait_until
 
 CHUNK = 3
 
@@ -47,6 +50,12 @@ def await_next_chunk(queue: BullQueue, chunk: int = CHUNK) -> None:
         lambda: (queue.counts()["completed"], queue.counts()["active"]) == (chunk, 2 * chunk),
         "the next chunk to be claimed",
     )
+
+
+def work_patiently(*place: Any, **settings: Any) -> None:
+    """As `work`, in a process of its own; a chunk that was claimed ahead does not return while another one runs."""
+    chunk_loop.RETURN_S = PATIENCE_S  # type: ignore[misc]
+    work(*place, **settings)
 
 
 def claims_ahead() -> bool:

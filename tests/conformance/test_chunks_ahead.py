@@ -11,6 +11,7 @@ from spark_bull import BullQueue, FlowJob
 from spark_bull.core.errors import RateLimitError
 from spark_bull.core.queue.manage.cancel import cancel_requests
 from spark_bull.run.job.job_runner import Abandoned
+from spark_bull.run.slot import chunk_loop
 from spark_bull.run.slot.queue_calls import SCRIPT_JOBS
 from tests.conformance.chunks_ahead import CHUNK, Frames, add, await_next_chunk, claims_ahead
 from tests.support.wait import PATIENCE_S, wait_until
@@ -18,6 +19,12 @@ from tests.support.work_bench import each_dialect
 from tests.support.worker import OurWorker
 
 HOUR_MS = 3_600_000
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No chunk returns by itself before a test has seen it."""
+    monkeypatch.setattr(chunk_loop, "RETURN_S", PATIENCE_S)
 
 
 def waiting(queue: BullQueue) -> list[int]:
@@ -65,23 +72,25 @@ def test_a_chunk_that_was_claimed_ahead_returns_in_its_order(queue: BullQueue, w
 
 
 @each_dialect
-def test_a_chunk_that_was_claimed_ahead_returns_while_another_one_takes_long(queue: BullQueue) -> None:
+def test_a_chunk_that_was_claimed_ahead_returns_while_another_one_takes_long(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_loop, "RETURN_S", 2.0)
+
     def take_long() -> None:
-        await_next_chunk(queue)
-        wait_until(lambda: queue.counts()["active"] == CHUNK, "the next chunk to return")
+        # The script that has settled the first chunk has claimed the third one.
+        wait_until(lambda: queue.counts()["completed"] == CHUNK == queue.counts()["active"], "the next chunk to return")
 
     frames = Frames(take_long)
     add(queue, 3 * CHUNK)
-    with OurWorker(queue.handle, runner=frames, chunk_size=CHUNK):
+    with OurWorker(queue.handle, runner=frames, chunk_size=CHUNK) as worker:
         wait_until(lambda: queue.counts()["completed"] == 3 * CHUNK, "all jobs")
     assert frames.calls == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert worker.stats.returned == CHUNK
 
 
 @pytest.mark.parametrize("returns", [False, True])
-def test_a_cancelled_job_that_was_claimed_ahead_fails_without_being_run(
-    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, returns: bool
-) -> None:
-    monkeypatch.setattr("spark_bull.run.slot.chunk_loop.RETURN_S", PATIENCE_S)
+def test_a_cancelled_job_that_was_claimed_ahead_fails_without_being_run(queue: BullQueue, returns: bool) -> None:
     ids = add(queue, 3 * CHUNK)
 
     def cancel() -> None:

@@ -18,7 +18,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, RunningJob, Worker
 from spark_bull.core.model.limits import GroupLimits
-from tests.conformance.chunks_ahead import CHUNK, Frames, add, await_next_chunk, claims_ahead
+from tests.conformance.chunks_ahead import CHUNK, Frames, add, await_next_chunk, claims_ahead, work_patiently
 from tests.faults.drivers import driver, following_query
 from tests.faults.programs import add_follow_ups, never_end
 from tests.spark.conftest import Bull
@@ -200,7 +200,7 @@ def test_a_chunk_that_was_claimed_ahead_runs_once_after_its_slot_was_killed(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         add(queue, 4 * CHUNK)
         slot = {"runner": Frames(partial(time.sleep, PATIENCE_S)), "chunk_size": CHUNK, "lock_ms": 1_000}
-        with ForkedProcess(work, redis_url, prefix, protocol, never_end, **slot):
+        with ForkedProcess(work_patiently, redis_url, prefix, protocol, never_end, **slot):
             await_next_chunk(queue)
         with Promoter(redis_url, ["q"], check_ms=100, prefix=prefix, protocol=protocol):
             wait_until(lambda: queue.counts()["active"] == 0, "the jobs to be rescued")
