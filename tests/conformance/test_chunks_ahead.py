@@ -78,15 +78,13 @@ def test_a_chunk_that_was_claimed_ahead_returns_while_another_one_takes_long(
     monkeypatch.setattr(chunk_loop, "RETURN_S", 2.0)
 
     def take_long() -> None:
-        # The script that has settled the first chunk has claimed the third one.
-        wait_until(lambda: queue.counts()["completed"] == CHUNK == queue.counts()["active"], "the next chunk to return")
+        wait_until(lambda: worker.loop._stats.returned == CHUNK, "the next chunk to return")
 
     frames = Frames(take_long)
     add(queue, 3 * CHUNK)
     with OurWorker(queue.handle, runner=frames, chunk_size=CHUNK) as worker:
         wait_until(lambda: queue.counts()["completed"] == 3 * CHUNK, "all jobs")
     assert frames.calls == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert worker.stats.returned == CHUNK
 
 
 @pytest.mark.parametrize("returns", [False, True])
@@ -132,8 +130,9 @@ def test_a_chunk_that_was_claimed_ahead_returns_when_the_slot_fails(queue: BullQ
         raise Abandoned("no session")
 
     add(queue, 4 * CHUNK)
-    with pytest.raises(Abandoned, match="no session"), OurWorker(queue.handle, runner=Frames(fail), chunk_size=CHUNK):
-        wait_until(lambda: queue.counts()["wait"] == 2 * CHUNK, "the chunk to return")
+    worker = OurWorker(queue.handle, runner=Frames(fail), chunk_size=CHUNK)
+    with pytest.raises(Abandoned, match="no session"), worker:
+        wait_until(lambda: worker.loop._stats.returned == CHUNK, "the chunk to return")
     assert waiting(queue) == list(range(2 * CHUNK, 4 * CHUNK))
 
 
