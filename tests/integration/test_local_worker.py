@@ -79,9 +79,8 @@ def test_it_says_what_waits_and_ends_when_all_jobs_have_ended(
     with LocalWorker(queues=["mail", "reports"], processor=doubled, slots=1, **place) as worker:
         worker.await_idle(0.2)
     assert (worker.status().completed, worker.status().state) == (3, "stopped")
-    assert [one.message.partition("; ")[2] for one in caplog.records if "waiting" in one.message] == [
-        "mail: 3 waiting, reports: 0 waiting"
-    ]
+    messages = [one.getMessage() for one in caplog.records]
+    assert [one.partition("; ")[2] for one in messages if "waiting" in one] == ["mail: 3 waiting, reports: 0 waiting"]
 
 
 def test_ctrl_c_stops_a_worker_that_waits_until_it_is_idle_while_its_status_is_read(
