@@ -38,7 +38,7 @@ class DaemonThread(Thread):
 
 
 def started(name: str, function: Callable[[], T]) -> Future[T]:
-    """Calls a function in a DaemonThread with this name; returns its result, or its error."""
+    """Calls a function in a DaemonThread with this name; returns the Future of its result."""
     future = Future[T]()
 
     def run() -> None:

@@ -162,7 +162,7 @@ RETURN_S: Final = 2.0
 
 
 class _Chunk(NamedTuple):
-    """Claimed jobs of a queue, and the token of their claim. more: whether this has left jobs that can be claimed."""
+    """Claimed jobs of a queue, and the token of their claim. more: whether further jobs can be claimed."""
 
     queue: SlotQueue
     token: str

@@ -199,7 +199,7 @@ class QueueCalls:
         self._clock = _Clock(0, 0.0, 0.0)
         #: Held during the calls that are owed, and the changes that follow from each.
         self._calling = Lock()
-        #: Whether jobs are claimed that do not start at once: none while the queue or its groups have limits.
+        #: Whether claimed jobs are to start later. Then none are claimed while the queue or its groups have limits.
         self.is_ahead = False
         #: Whether no more jobs are claimed, as the process is to end.
         self.is_ending = False

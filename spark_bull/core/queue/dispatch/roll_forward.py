@@ -213,9 +213,10 @@ def _act(write: OpenWrite, state: str, position: int) -> None:
     """Does what has to come before the next step."""
     handle, key = write.handle, write.handle.keys.write(write.id)
     if state == "replacing":
+        args = deletion_args(handle)
         # The position is as in `obliterate`.
         for position in count(step=WRITES_SIZE):
-            if handle.run_once("empty", deletion_args(handle) | {"position": position}, write=key) != b"open":
+            if handle.run_once("empty", {**args, "position": position}, write=key) != b"open":
                 break
     elif state == "opening":
         open_callback(handle, _callback(write), key)

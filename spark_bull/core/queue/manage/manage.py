@@ -66,10 +66,10 @@ def obliterate(handle: QueueHandle, *, force: bool = False) -> None:
     registered writes stay: their jobs are added to the new queue. Records and watermarks of writes stay, too. A parent
     that waits for children of another queue stays, as in BullMQ. Receipts of other processes expire within an hour.
     """
+    args = deletion_args(handle) | {"force": int(force)}
     # The position counts writes, from the latest on, whose kept ids a call removes before it removes jobs.
     for position in count(step=WRITES_SIZE):
-        args = deletion_args(handle) | {"position": position, "force": int(force)}
-        state, *active = handle.run_once("obliterate", args)
+        state, *active = handle.run_once("obliterate", {**args, "position": position})
         if state == b"done":
             # The reply has arrived: the receipt of this thread is not needed any more.
             handle.connection.call("UNLINK", handle.keys.receipt(handle.sender))
