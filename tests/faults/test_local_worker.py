@@ -82,7 +82,7 @@ def test_a_program_finishes_its_jobs_when_it_is_interrupted(
         queue.add({}, delay=1)
         wait_until(lambda: not queue.counts()["delayed"], "the promoter, which starts last, to run")
         command.send(number)
-        wait_until(lambda: client.keys(f"{prefix}:q:*control*"), "the slots to be told to stop")
+        wait_until(lambda: len(client.keys(f"{prefix}:q:*control*")) == 2, "both slots to be told to stop")
         client.set(f"{queue.handle.keys.base}go", 1)
         assert command.wait() == 0
         assert re.search(r"stopped: 2 completed, 0 failed", command.text)
