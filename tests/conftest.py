@@ -57,7 +57,7 @@ embedded_redis.random = own_ports
 # `make servers` names the server of all tests, clusters and Sentinels included.
 if OWN_SERVER := os.environ.get("SPARK_BULL_TEST_SERVER"):
     embedded_redis._bundled_server = partial(Path, OWN_SERVER)
-# The Python that Spark starts, in the sessions of the tests and in those of the programs that they run.
+# The Python that Spark starts, in the sessions of the tests and of the programs that they run.
 os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_python.sh")
 os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable
 # A JVM that runs only some seconds needs half as much CPU without its second compiler and parallel garbage collector.
@@ -116,7 +116,7 @@ def redis_kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def admin_url(redis_kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A Redis with all rights: that of SPARK_BULL_TEST_URL, else a container, else an EmbeddedRedis."""
+    """A Redis with all rights: the one of SPARK_BULL_TEST_URL, else a container, else an EmbeddedRedis."""
     if redis_kind == "cluster":
         yield request.getfixturevalue("cluster").primaries[1].url
     elif redis_kind == "sentinel":

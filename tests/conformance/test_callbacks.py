@@ -277,7 +277,7 @@ def test_a_wrong_option_is_an_error_before_anything_is_written(bench: WorkBench,
 
 @pytest.mark.parametrize("queue", ["q", "report"])
 def test_queues_of_bull_are_refused(bench: WorkBench, options: Any, redis_url: str, queue: str) -> None:
-    """That of the write, and that of the callback."""
+    """The queue of the write, and the queue of the callback."""
     with BullQueue(queue, url=redis_url, prefix=bench.handle.keys.prefix, protocol="bull") as bull:
         bull.add({})
     refused = "expected no `onFinish` .*: jobs of bull have no children and no parents; .* of BullMQ"

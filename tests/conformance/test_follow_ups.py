@@ -329,7 +329,7 @@ def test_follow_ups_leave_the_same_keys_as_jobs_that_are_added(
         normalise_messages(heard, prefix, one, taken)
         for heard, one in zip((left_messages, right_messages), dumps, strict=True)
     ]
-    # The messages of pauses and of other calls are the same by construction; those of the jobs are compared.
+    # The messages of pauses and of other calls are the same by construction; the messages of jobs are compared.
     assert difference(*messages) == []
 
 

@@ -155,7 +155,7 @@ def test_the_rate_of_finished_jobs_is_that_of_the_metrics(filled: Filled) -> Non
     count_minutes(filled, "completed", now, 5, *[2] * 9, 1_000)
     count_minutes(filled, "failed", now - 3 * MINUTE, 7)
     found = by_name(filled, window_ms=10 * MINUTE)[None]
-    # The minute that is partly in the window does not count, that of the clock does.
+    # The minute that is partly in the window does not count, the present one does.
     assert 9 * MINUTE <= found.finished_over_ms <= 10 * MINUTE
     jobs = (found.finished_per_s or 0) * found.finished_over_ms / 1_000
     assert round(jobs) in (5 + 2 * 9 + 7, 5 + 2 * 8 + 7), "a minute can begin meanwhile"

@@ -103,7 +103,7 @@ def test_a_missing_job_and_one_that_is_removed_are_reported(queue: BullQueue, mo
 def test_the_end_of_an_earlier_job_with_the_same_id_is_not_that_of_the_job(
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread that reads events is late: it hands out those of the earlier job when the next one is there."""
+    """The thread that reads events is late: it hands out events of the earlier job when the next one is there."""
     is_free, hand_out = threading.Event(), waiting._Listener._hand_out
 
     def late(listener: Any, events: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Tests that kill processes or cut connections. The Spark session is that of tests/spark."""
+"""Tests that kill processes or cut connections. The Spark session is shared with tests/spark."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def ended(queue: BullQueue, failed: int, completed: int) -> Callable[[], bool]:
 
 
 def fields(client: Redis, queue: BullQueue, job_id: str) -> dict[bytes, bytes]:
-    """The fields of a job that do not differ from those of another one that has ended in the same way."""
+    """The fields of a job that have the same values in another one that has ended in the same way."""
     raw: dict[bytes, bytes] = client.hgetall(queue.handle.keys.job(job_id))
     return {name: value for name, value in raw.items() if name not in _OWN}
 

@@ -26,7 +26,7 @@ OwnRedis = Callable[..., EmbeddedRedis]
 JOBS, ATTEMPTS = 12, 4
 #: Locks end soon, and not while a busy machine lets a process wait.
 SOON_MS, HOUR_MS = 600_000, 3_600_000
-#: Columns of the outcomes; the attempt of one counts, those of the others do not.
+#: Columns of the outcomes; a delay does not count as an attempt.
 OUTCOMES: tuple[dict[str, Any], ...] = ({"returnvalue": "1"}, {"error": "bad"}, {"error": "bad"}, {"delay": 0})
 
 

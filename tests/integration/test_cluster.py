@@ -250,7 +250,7 @@ def test_a_node_that_hangs_or_is_away_is_named_and_hides_no_queue_of_the_others(
         results = run_together(connection(cluster.url, retry_ms=0), [_opened(options, name) for name in NAMES])
         by_name = zip(NAMES, results, strict=True)
         assert {name for name, found in by_name if isinstance(found, ConnectionLost)} == set(lost)
-        # Its map is read from a node that answers, although the address is that of the lost one.
+        # Its map is read from a node that answers, although the address names the lost one.
         found = BullQueue(next(name for name in NAMES if name not in lost), url=f"{away.url[:-2]},{cluster.url[8:]}")
         assert found.counts()["wait"] == 1
         with pytest.raises(RedisUnavailable, match=f"connecting to {named}"):

@@ -182,7 +182,7 @@ def test_a_query_starts_where_it_is_told_to(stream: Stream) -> None:
     stream.tick(0, 3)
     latest = stream.query(startingOffsets="latest")
     late = stream.client.xadd(stream.key("events"), {"event": "tick", "n": 3})
-    # The first batch is planned, and repeated by a query that is started again: its start is that of the plan.
+    # The first batch is planned, and repeated by a query that is started again: it starts where the plan does.
     end = latest.plan()
     again = stream.query(startingOffsets="latest")
     stream.tick(4, 1)

@@ -22,7 +22,7 @@ from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 LOCK_MS = 3_600_000
-#: Shorter than that of the worker, so that the thread which extends locks looks at it at once.
+#: Shorter than the worker's, so that the thread which extends locks looks at it at once.
 OWN_MS = LOCK_MS // 2
 #: So short that locks are extended repeatedly during a test.
 SHORT_MS = 30

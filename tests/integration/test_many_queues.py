@@ -48,7 +48,7 @@ def options(place: dict[str, str]) -> Options:
 
 @pytest.fixture
 def round_trips(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], int]:
-    """Counts the round trips of a call, without those of background threads, whose names begin with `spark-bull`.
+    """Counts the round trips of a call, except by background threads, whose names begin with `spark-bull`.
 
     Of a thread that an earlier test has left, none count either.
     """

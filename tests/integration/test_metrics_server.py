@@ -145,7 +145,7 @@ def test_statistics_can_be_limited_and_left_out(run: Run, queue: BullQueue) -> N
 
 
 def queries_for_keda() -> list[str]:
-    """The queries of the docs, that of the ScaledObject first."""
+    """The queries of the docs, the one of the ScaledObject first."""
     (text,) = (block.text for block in BLOCKS if block.language == "yaml" and "kind: ScaledObject" in block.text)
     (trigger,) = yaml.safe_load(text)["spec"]["triggers"]
     assert (trigger["type"], trigger["metricType"]) == ("prometheus", "AverageValue")

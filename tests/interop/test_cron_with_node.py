@@ -18,7 +18,7 @@ from spark_bull.core.errors import PatternError
 from tests.support.jobs import DAY, HOUR
 from tests.support.node import NODE_DIRECTORY
 
-#: Packages, and whether their parser is the older one. BullMQ 5 has that of Bull 4.
+#: Packages, and whether their parser is the older one. BullMQ 5 has the parser of Bull 4.
 PARSERS = {"bull-4.16.5": True, "bullmq-6.7.0": False}
 each_parser = pytest.mark.parametrize("alias", PARSERS)
 #: Time zones, and their clock changes (UTC). In Cairo, midnight is skipped.

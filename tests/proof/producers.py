@@ -38,7 +38,7 @@ SCHEDULES = StructType().add("id", StringType()).add("every", StringType())
 
 @dataclass(frozen=True)
 class Place:
-    """Where the processes under a fault work, and on what. Picklable. names: those of producers."""
+    """Where the processes under a fault work, and on what. Picklable. names: of producers."""
 
     url: str
     prefix: str

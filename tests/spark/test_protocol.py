@@ -1,4 +1,4 @@
-"""A `protocol` that is not that of the queue: every verb refuses it and does not change the queue."""
+"""A `protocol` that the queue does not have: every verb refuses it and does not change the queue."""
 
 from __future__ import annotations
 

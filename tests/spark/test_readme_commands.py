@@ -149,7 +149,7 @@ def run_until(done: Callable[[], bool], command: list[str], log: Path, folder: P
 
 
 def assert_can_be_parsed(command: list[str]) -> None:
-    """`make` has the target; `pip` installs this package, with extras that exist; variables are those of this package;
+    """`make` has the target; `pip` installs this package, with extras that exist; variables are of this package;
     the parser of `spark-bull` accepts the arguments, also those in a container, and those behind the script or the file
     of a spark-submit, whose own options exist; files that `docker` and `kubectl` get are there."""
     if command[:2] == ["pip", "install"]:

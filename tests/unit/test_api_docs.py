@@ -52,7 +52,7 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def documented(function: Callable[..., Any]) -> list[str]:
-    """The names in the list `Parameters:` of a docstring; a data class extends that of its base."""
+    """The names in the list `Parameters:` of a docstring; a data class extends the list of its base."""
     bases = function.__bases__ if inspect.isclass(function) else ()
     inherited = [name for base in bases if is_dataclass(base) for name in documented(base)]
     _, _, after = (inspect.getdoc(function) or "").partition("\nParameters:\n")

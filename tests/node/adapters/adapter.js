@@ -191,7 +191,7 @@ class Adapter {
   }
 }
 
-// Jobs that end in one millisecond have no order but that of their ids.
+// Jobs that end in one millisecond are in the order of their ids only.
 async function anotherMillisecond() {
   const now = Date.now();
   while (Date.now() === now) await new Promise(setImmediate);

@@ -116,7 +116,7 @@ def alike(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(found, list) and len(found) == len(wanted) and all(map(alike, found, wanted))
     if isinstance(wanted, float):
-        # Arrow writes a 32-bit float with its shortest digits, not with those of its 64-bit value.
+        # Arrow writes a 32-bit float with its shortest digits, not with the digits of its 64-bit value.
         return not isinstance(found, bool) and math.isclose(float(found), wanted, rel_tol=1e-6, abs_tol=1e-44)
     return type(found) in (type(wanted), Decimal if isinstance(wanted, int) else type(wanted), int) and found == wanted
 
