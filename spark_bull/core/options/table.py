@@ -38,7 +38,7 @@ class WriteOptions(Adding, Staged, Sharded, PayloadTyped):
         complete. `at-most-once`: as `exactly-once`, and no job runs twice, unless a column `delivery` says
         `at-least-once`
       keep_ids: whether the write keeps the ids of its jobs for 30 days, for `writeId` and `spark_bull.write_results`.
-        An exactly-once write of jobs without ids of their own needs it not: their numbers follow each other
+        An exactly-once write of jobs without ids of their own does not need it: its ids are consecutive
       confirm_obliterate: with `mode("overwrite")`: delete the queue and all its jobs first (batch only)
       job_columns: columns that are settings of the job, comma separated, for a DataFrame without a column `data`; all
         other columns are the payload. Default: none
