@@ -18,13 +18,14 @@ import pytest
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 #: Names of processes, and what the tables call them.
 KINDS: Final = {"java": "JVM", "python": "Python", "node": "Node", "redis": "Redis", "valkey": "Redis"}
-#: How many files and tests are listed.
+#: How many files and fixtures, and how many tests are listed.
 LISTED: Final = 12
+LISTED_TESTS: Final = 50
 README: Final = Path(__file__).parents[1] / "tests" / "README.md"
 HEADING: Final = "## What the tests cost"
 
 #: CPU time, s, by table and name.
-_costs: Final[dict[str, Counter[str]]] = {name: Counter() for name in ("part", "process", "test")}
+_costs: Final[dict[str, Counter[str]]] = {name: Counter() for name in ("part", "process", "fixture", "test")}
 
 
 def _cpu_by_kind(pid: int) -> Counter[str]:
@@ -56,6 +57,15 @@ def _measured(name: str, parts: Iterable[str]) -> Generator[None, Any, Any]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     return (yield from _measured(item.nodeid, _parts(item)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+    before = _cpu_by_kind(os.getpid())
+    try:
+        return (yield)
+    finally:
+        _costs["fixture"].update({fixturedef.argname: (_cpu_by_kind(os.getpid()) - before).total()})
 
 
 def _parts(item: pytest.Item) -> Iterator[str]:
@@ -90,12 +100,13 @@ def _table(title: str, costs: Iterable[tuple[str, float]], most: int | None = No
 def main(folder: Path) -> None:
     """Puts the tables in the place of what is below their heading, the last one of the page."""
     found = [json.loads(one.read_text()) for one in folder.glob("*.json")]
-    part, process, tests = ([cost for one in found for cost in one[name].items()] for name in _costs)
+    part, process, fixtures, tests = ([cost for one in found for cost in one[name].items()] for name in _costs)
     files = [(name.partition("::")[0], s) for name, s in tests]
     whole = f"{len({name for name, _ in tests}):,} tests took {sum(s for _, s in tests) / 60:,.1f} CPU minutes."
     lines = [f"{whole} `make costs` wrote these tables.", "", *_table("part", part), *_table("process", process)]
     lines += _table("folder", (("/".join(name.split("/")[:2]), s) for name, s in files))
-    lines += _table("dearest file", files, LISTED) + _table("dearest test", tests, LISTED)
+    lines += _table("dearest fixture, without what it uses", fixtures, LISTED) + _table("dearest file", files, LISTED)
+    lines += _table("dearest test", tests, LISTED_TESTS)
     above = README.read_text("utf-8").partition(HEADING)[0]
     README.write_text("\n".join([f"{above}{HEADING}", "", *lines]), "utf-8")
 
