@@ -126,15 +126,15 @@ format: $(PYTHON_STAMP) ## Sort imports and format the code
 
 bench: setup ## Run the benchmarks of this project and its peers
 	$(RUN) -m pip install --quiet --no-deps --requirement benchmarks/requirements.txt
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.dispatch
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.latency
+	SPARK_CONF_DIR="$(CURDIR)/conf" $(RUN) -m benchmarks.dispatch
+	SPARK_CONF_DIR="$(CURDIR)/conf" $(RUN) -m benchmarks.process
+	SPARK_CONF_DIR="$(CURDIR)/conf" $(RUN) -m benchmarks.collect
+	SPARK_CONF_DIR="$(CURDIR)/conf" $(RUN) -m benchmarks.latency
 	$(RUN) -m benchmarks.working
 	$(RUN) -m benchmarks.floor
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.servers
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.calling
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.first_use
+	SPARK_CONF_DIR="$(CURDIR)/conf" $(RUN) -m benchmarks.servers
+	SPARK_CONF_DIR="$(CURDIR)/conf" $(RUN) -m benchmarks.calling
+	SPARK_CONF_DIR="$(CURDIR)/conf" $(RUN) -m benchmarks.first_use
 
 walks: $(PYTHON_STAMP) ## Count the files of the package that one row, one job and one result pass
 	@$(RUN) -m tools.walks

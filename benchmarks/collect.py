@@ -26,7 +26,7 @@ from benchmarks.collecting import (
 from benchmarks.command import Part, by_side, in_turns, medians, run_parts
 from benchmarks.report import Verdict, at_least
 
-#: Targets of benchmarks/README.md.
+#: The least ratios to the best rate of Node and Python.
 RATE_TARGET = 3.2
 READ_TARGET = 2.0
 

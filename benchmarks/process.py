@@ -32,7 +32,6 @@ from benchmarks.trials import (
 from benchmarks.workers import CANCELLED, frames, function, peers
 from spark_bull.run.slot.termination import READ_S
 
-#: Targets of benchmarks/README.md.
 #: Rate of a slot with a function of DataFrames, as a ratio to a query's.
 FRAMES_TARGETS = {"noop": 0.7, "join": 0.9}
 IDLE_TARGET = 2.0
