@@ -1,5 +1,5 @@
 # What runs beside Spark and Node: spark-bull promote, serve, metrics, work --local. See docs/platforms/containers.md.
-ARG BASE=docker.io/library/python:3.13-slim
+ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
 ARG EXTRAS=web,encrypt,offload,otel
