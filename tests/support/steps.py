@@ -207,9 +207,18 @@ class Steps(TwoSides):
         token = self._token()
         if self._is_limited(queue):
             count = 1
-        left = self.node("claim", queue=queue, count=count, token=token)
         claim = claims.work(self.ours[queue].handle, CLAIM_SETTINGS, None, count, token=token)
+        left = self.node("claim", queue=queue, count=self._count_for_node(queue, claim.jobs, count), token=token)
         return Answers(*self._claimed(queue, token, left, claim.jobs))
+
+    def _count_for_node(self, queue: str, jobs: list[ClaimedJob], count: int) -> int:
+        """How many jobs Node is to claim: our claim ends before a job whose child it has claimed."""
+        handle = self.ours[queue].handle
+        following = handle.connection.call("LRANGE", handle.keys["wait"], -1, -1)
+        if not following and self.bullmq:
+            following = handle.connection.call("ZRANGE", handle.keys["prioritized"], 0, 0)
+        parents = {job.parent_key for job in jobs}
+        return len(jobs) if any(handle.keys.job(one.decode()) in parents for one in following) else count
 
     def _claimed(self, queue: str, token: str, left: list[Any], jobs: list[ClaimedJob]) -> tuple[Any, Any]:
         """Records the claimed jobs; returns the fields that both sides see."""
@@ -233,10 +242,12 @@ class Steps(TwoSides):
             if not self.bullmq:
                 # Bull stores a failed attempt before it examines the lock: in the hash of a new job with the same id.
                 held.jobs = [one for one in held.jobs if not self.has(f"{held.queue}:{one[0].id}")]
-            # Node's processor limits the rate of the queue before it ends, also for a job that is gone.
-            does = [one for one in does if one[0] != "limit"]
-            if not held.jobs or not does:
+            if not held.jobs:
                 return None
+        limiting = [job.id for (job, _), (kind, _) in zip(held.jobs, does, strict=False) if kind == "limit"]
+        if not all(self._holds(held, job) for job in limiting):
+            # Node's processor limits the rate of the queue before it ends, also if it has lost its job.
+            return None
         # A parent with unfinished children fails in a separate call.
         blocked = [self._is_blocked(held.queue, job.id) for job, _ in held.jobs[: len(does)]]
         if any(blocked):
@@ -256,8 +267,9 @@ class Steps(TwoSides):
             done[job.id] = {"jobId": job.id, "token": node_token, "does": kind, "value": value}
             _note(outcomes, RunningJob(job, handle), kind, value, now)
         order = _settled_in_order(outcomes)
-        left = self.node("settle", queue=held.queue, outcomes=[done[i] for i in order], count=then, token=token)
         claim_of_ours = claims.work(handle, CLAIM_SETTINGS, outcomes, then, token=token)
+        then = self._count_for_node(held.queue, claim_of_ours.jobs, then)
+        left = self.node("settle", queue=held.queue, outcomes=[done[i] for i in order], count=then, token=token)
         failed = fail_blocked(handle, OutcomePolicy(), outcomes, claim_of_ours.lost, now)
         if len(failed):
             claims.work(handle, CLAIM_SETTINGS, failed, 0)
@@ -266,6 +278,11 @@ class Steps(TwoSides):
         delays_unmarked = bool(left) and any(job.delay and job.id == order[-1] for job in outcomes.retried)
         answers = self._claimed(held.queue, token, left, claim_of_ours.jobs)
         return Answers(*answers, delays_unmarked=delays_unmarked)
+
+    def _holds(self, held: ClaimedBatch, job: str) -> bool:
+        """Whether the claim still has the lock of a job."""
+        handle = self.ours[held.queue].handle
+        return handle.connection.call("GET", handle.keys.lock(job)) == held.token.encode()
 
     def _is_limited(self, queue: str) -> bool:
         """Whether the queue has a rate limit: jobs that fail without being run count for our call, not for Node's."""
@@ -446,12 +463,17 @@ class Steps(TwoSides):
         if not self.bullmq and any(is_opts(key) and "deid" in key.value for key in self.raw[0].values()):
             # Bull keeps the debounce ids of drained jobs.
             return None
-        # Bull always removes the ids of delayed jobs, but not their hashes.
-        kept = [] if self.bullmq else self.ids(queue, "delayed")
+        # Bull keeps the hashes of delayed jobs and the logs of all, and ends a pause.
+        drained = (
+            [] if self.bullmq else [*self.ids(queue, "wait"), *self.ids(queue, "paused"), *self.ids(queue, "delayed")]
+        )
+        stays_paused = not self.bullmq and self.is_paused(queue)
         self.node("empty", queue=queue, **({"delayed": delayed} if self.bullmq else {}))
         self.ours[queue].drain(delayed=delayed or not self.bullmq)
-        for job_id in kept:
-            self.client.delete(f"{self.prefixes[0]}:{queue}:{job_id}")
+        for job_id in drained:
+            self.client.delete(*(f"{self.prefixes[0]}:{queue}:{job_id}{end}" for end in ("", ":logs")))
+        if stays_paused:
+            self.client.set(f"{self.prefixes[0]}:{queue}:meta-paused", 1)
         return Answers(releases=True)
 
     def _obliterate(self, force: bool, queue: str = MAIN) -> Answers | None:
