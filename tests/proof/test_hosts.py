@@ -60,7 +60,7 @@ def test_the_books_of_hosts_count_each_row_job_and_result(changed: dict[str, Any
 
 @pytest.mark.soak
 def test_all_verbs_work_on_two_hosts_and_faults_lose_nothing() -> None:
-    need(can_hold(), "needs Linux, root and network namespaces")
+    need(can_hold(), "needs Linux, root, network namespaces and iptables")
     command = [sys.executable, "-m", "tests.proof.hosts", *(part for name in FAULTS for part in ("--fault", name))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if not given.held:
         if not can_hold():
-            print("`make hosts` needs Linux, root and network namespaces: run it as root.", file=sys.stderr)
+            print("expected root on Linux, network namespaces and iptables, got less: install it", file=sys.stderr)
             return 1
         os.execvp(HOLDER[0], [*HOLDER, sys.executable, "-m", "tests.proof.hosts", _HELD, *arguments])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def can_hold() -> bool:
     try:
-        return subprocess.run([*HOLDER, "true"], stderr=subprocess.DEVNULL).returncode == 0
+        return subprocess.run([*HOLDER, "iptables", "--version"], capture_output=True).returncode == 0
     except FileNotFoundError:
         return False
 
