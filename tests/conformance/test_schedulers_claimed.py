@@ -120,7 +120,8 @@ def test_hundreds_of_schedulers_in_one_claim_advance_once_each(
     make(bench, *names)
     verbs = ran_verbs(monkeypatch)
     ids = claim(bench)
-    assert verbs == ["work"] + ["advance"] * 3
+    # On a slow machine, the claim also extends its locks meanwhile.
+    assert (verbs.count("work"), verbs.count("advance")) == (1, 3)
     assert (len(ids), following(bench)) == (len(names), names)
 
 
