@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -43,29 +43,31 @@ def _cpu_by_kind(pid: int) -> Counter[str]:
     return found
 
 
-def _measured(name: str, parts: Iterable[str]) -> Generator[None, Any, Any]:
+def _measured(note: Callable[[Counter[str]], None]) -> Generator[None, Any, Any]:
     before = _cpu_by_kind(os.getpid())
     try:
         return (yield)
     finally:
-        used = _cpu_by_kind(os.getpid()) - before
+        note(_cpu_by_kind(os.getpid()) - before)
+
+
+def _measured_test(name: str, parts: Iterable[str]) -> Generator[None, Any, Any]:
+    def note(used: Counter[str]) -> None:
         _costs["process"].update(used)
         _costs["test"].update({name: used.total()})
         _costs["part"].update(dict.fromkeys(parts, used.total()))
 
+    return (yield from _measured(note))
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    return (yield from _measured(item.nodeid, _parts(item)))
+    return (yield from _measured_test(item.nodeid, _parts(item)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
-    before = _cpu_by_kind(os.getpid())
-    try:
-        return (yield)
-    finally:
-        _costs["fixture"].update({fixturedef.argname: (_cpu_by_kind(os.getpid()) - before).total()})
+    return (yield from _measured(lambda used: _costs["fixture"].update({fixturedef.argname: used.total()})))
 
 
 def _parts(item: pytest.Item) -> Iterator[str]:
@@ -80,7 +82,7 @@ def _parts(item: pytest.Item) -> Iterator[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    return (yield from _measured("(collection)", ["collection, once per process"]))
+    return (yield from _measured_test("(collection)", ["collection, once per process"]))
 
 
 def pytest_sessionfinish() -> None:
