@@ -121,7 +121,7 @@ def test_hundreds_of_schedulers_in_one_claim_advance_once_each(
     verbs = ran_verbs(monkeypatch)
     ids = claim(bench)
     # On a slow machine, the claim also extends its locks meanwhile.
-    assert (verbs.count("work"), verbs.count("advance")) == (1, 3)
+    assert [verb for verb in verbs if verb != "extend"] == ["work"] + ["advance"] * 3
     assert (len(ids), following(bench)) == (len(names), names)
 
 
