@@ -238,10 +238,9 @@ class Steps(TwoSides):
         if not self.held:
             return None
         held = self.held[claim % len(self.held)]
-        if held.is_obliterated:
-            if not self.bullmq:
-                # Bull stores a failed attempt before it examines the lock: in the hash of a new job with the same id.
-                held.jobs = [one for one in held.jobs if not self.has(f"{held.queue}:{one[0].id}")]
+        if held.is_obliterated and not self.bullmq:
+            # Bull stores a failed attempt before it examines the lock: in the hash of a new job with the same id.
+            held.jobs = [one for one in held.jobs if not self.has(f"{held.queue}:{one[0].id}")]
             if not held.jobs:
                 return None
         limiting = [job.id for (job, _), (kind, _) in zip(held.jobs, does, strict=False) if kind == "limit"]
@@ -464,9 +463,8 @@ class Steps(TwoSides):
             # Bull keeps the debounce ids of drained jobs.
             return None
         # Bull keeps the hashes of delayed jobs and the logs of all, and ends a pause.
-        drained = (
-            [] if self.bullmq else [*self.ids(queue, "wait"), *self.ids(queue, "paused"), *self.ids(queue, "delayed")]
-        )
+        states = () if self.bullmq else ("wait", "paused", "delayed")
+        drained = [job_id for state in states for job_id in self.ids(queue, state)]
         stays_paused = not self.bullmq and self.is_paused(queue)
         self.node("empty", queue=queue, **({"delayed": delayed} if self.bullmq else {}))
         self.ours[queue].drain(delayed=delayed or not self.bullmq)
