@@ -80,7 +80,10 @@ def measured(trials: Mapping[str, Callable[[], Figures]], rounds: int) -> Found:
 
 
 def show(runs: Runs) -> list[Verdict]:
-    """Prints a row of the table of benchmarks/README.md for each side: medians, and of the ratios within a round."""
+    """Prints a row of the table of benchmarks/README.md for each side: medians, and of the ratios within a round.
+
+    Returns the verdicts on these ratios.
+    """
     verdicts = []
     print("\n| |" + "".join(f" {server.name}: jobs/s | x BullMQ | server | all |" for server in SERVERS))
     for side in dict.fromkeys(name.rpartition(",")[0] for name in runs):

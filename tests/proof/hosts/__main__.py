@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     if not given.held:
         if not can_hold():
-            print("expected root on Linux, network namespaces and iptables, got less: install it", file=sys.stderr)
+            print("`make hosts` cuts networks: install iptables, and run it as root on Linux.", file=sys.stderr)
             return 1
         os.execvp(HOLDER[0], [*HOLDER, sys.executable, "-m", "tests.proof.hosts", _HELD, *arguments])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
