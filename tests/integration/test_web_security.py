@@ -279,7 +279,12 @@ def test_foreign_hosts_are_refused_on_a_loopback_address(place: dict[str, str]) 
 
 
 def test_every_answer_has_the_security_headers_and_is_stored_nowhere(web: Web, session: dict[str, str]) -> None:
+    @web.server.app.get("/broken")
+    def broken() -> None:
+        raise ZeroDivisionError
+
     answers = [
+        web.client.get("/broken"),
         *(web.client.get(path) for path in ("/api/queues", "/login", "/healthz", "/static/page.css", "/queues/mail")),
         *(web.client.get(path, headers=READING) for path in ("/api/queues", "/api/none", "/api/openapi.json")),
         *(web.client.get(path, headers=session) for path in ("/", "/queues/mail", "/queues/mail/jobs/1")),
@@ -288,7 +293,7 @@ def test_every_answer_has_the_security_headers_and_is_stored_nowhere(web: Web, s
         # It sets the cookie of a session.
         web.client.post("/login", data={"token": WRITE_TOKEN}),
     ]
-    assert {answer.status_code for answer in answers} == {200, 303, 401, 404, 421}
+    assert {answer.status_code for answer in answers} == {200, 303, 401, 404, 421, 500}
     for answer in answers:
         found = answer.headers
         policy = dict(part.split(" ", 1) for part in found["content-security-policy"].split("; "))

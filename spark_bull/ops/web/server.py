@@ -74,7 +74,8 @@ def create_app(settings: WebSettings) -> FastAPI:
     for router in (queues.router, jobs.router, changes.router, activity.router, activity.groups_router, events.router):
         app.include_router(router, prefix="/api", dependencies=[Depends(authorize), Depends(known_parameters)])
     add_page(app)
-    app.add_middleware(RequestRules, settings=settings)
+    # Around all middleware of Starlette: the answer to an unexpected error has the security headers, too.
+    app.middleware_stack = RequestRules(app.build_middleware_stack(), settings)
     return app
 
 
