@@ -365,6 +365,14 @@ def test_auto_detects_the_dialect_by_the_keys(client: Redis, prefix: str, open_q
     assert open_queue("new").protocol == "bullmq"
 
 
+def test_a_queue_of_bull_2_is_refused(client: Redis, prefix: str, open_queue: Callable[..., BullQueue]) -> None:
+    client.sadd(f"{prefix}:q:completed", "1")
+    client.zadd(f"{prefix}:q:priority", {"2": 0})
+    for protocol in ("auto", *DIALECTS):
+        with pytest.raises(DialectError, match="expected queue q to"):
+            open_queue("q", protocol)
+
+
 @each_dialect_by_name
 def test_auto_detects_the_dialect_of_our_own_queues_whose_writes_are_finished_only_in_it(
     make: Make, open_queue: Callable[..., BullQueue], dialect: str

@@ -41,7 +41,8 @@ def dialect_of(keys: QueueKeys, protocol: str, *, guesses: bool) -> RoundTrips[D
     For a queue that does not exist yet, `auto` is bullmq, which is logged. guesses: whether a queue whose dialect a
     damaged key hides counts as one of the most usual dialect, as for a look at many queues; otherwise it is an error.
 
-    Raises DialectError when the queue's keys can't belong to the given dialect, QueueDamaged for a damaged key.
+    Raises DialectError when the queue's keys can't belong to the given dialect, or are Bull 2's; QueueDamaged for a
+    damaged key.
     """
     found = yield from _found(keys, protocol, guesses=guesses)
     if found is not None:
@@ -75,6 +76,11 @@ def _found(keys: QueueKeys, protocol: str, *, guesses: bool) -> RoundTrips[Diale
 
 def _detected(keys: QueueKeys, signs: _Signs, *, guesses: bool) -> RoundTrips[Dialect | None]:
     possible = _possible((yield from _evidence(keys, signs, is_enough=lambda found: len(_possible(found)) == 1)))
+    if possible == {"bull-1"} and signs.types["priority"] == b"zset" and not guesses:
+        raise DialectError(
+            f"expected queue {keys.queue} to be of Bull 1, 3 or 4, or of BullMQ, got Bull 2: a SET of finished jobs, "
+            "and a key `priority`. Use another queue or prefix"
+        )
     if len(possible) == 1:
         return DIALECTS[next(iter(possible))]
     if not guesses:
