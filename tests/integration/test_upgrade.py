@@ -13,6 +13,7 @@ from redis import Redis
 
 from spark_bull import EmbeddedRedis, IntakeClosed, WriteRecord
 from spark_bull.core.queue.dispatch.written import written_ids
+from spark_bull.core.queue.manage.cancel import cancel_requests
 from spark_bull.core.queue.monitor.find import describe, find_queues, workers_of_spark
 from spark_bull.core.queue.work.verbs import guard, promote_due
 from spark_bull.run.testing import process_all
@@ -29,6 +30,7 @@ from tests.integration.upgrade import (
     SECRET,
     Place,
     caller_of,
+    events_of,
     load,
     read_ids,
 )
@@ -82,6 +84,8 @@ def test_open_writes_are_finished_and_abandoned_ones_given_up(place: Place) -> N
     for name in ("undecided-a", "undecided-b"):
         assert place.queue(name).recover() == place.queue(name).writes() == []
         assert numbers_in(place, name) == []
+    assert place.queue("staged").recover() == []
+    assert not any(place.queue("staged").counts().values())
 
 
 @pytest.mark.parametrize("queue", ["graph", "relays", "released"])
@@ -120,6 +124,16 @@ def test_a_query_goes_on_with_its_ledger_of_results(place: Place, dialect: str) 
         end = following
     reader._collector(end["reader"]).close()
     assert sorted(ids) == ["1", "2", "3", "4", "5"]
+
+
+def test_a_query_of_events_goes_on_from_its_offset(place: Place) -> None:
+    reader, (start, end) = events_of(place), place.facts["events"].values()
+    ids = read_ids(reader, start, end)
+    assert len(ids) == 5
+    while (following := reader.latestOffset(end, reader.getDefaultReadLimit())) != end:
+        ids += read_ids(reader, end, following)
+        end = following
+    assert ids == [number.decode() for number, _ in place.client.xrange(f"{PREFIX}:results-bullmq:events")]
 
 
 def test_a_query_goes_on_with_its_ledger_of_claims(place: Place) -> None:
@@ -162,6 +176,7 @@ def test_queues_are_as_they_were(place: Place) -> None:
     assert "a guard until 2023" in str(describe(guarded.handle).pause_reason)
     assert guard(guarded.handle, GUARD, now=GUARDED_MS + 302_000).done == "resumed"
     assert len(workers_of_spark(place.queue("worked").handle)) == 1
+    assert cancel_requests(place.queue("cancelled").handle, ["1"])["1"].reason == "not needed"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS[1:])

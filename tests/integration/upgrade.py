@@ -27,6 +27,7 @@ from spark_bull.core.queue.call.caller import Caller
 from spark_bull.core.queue.dispatch import registration
 from spark_bull.core.queue.dispatch.roll_forward import commit
 from spark_bull.core.queue.work.verbs import guard
+from spark_bull.spark.collect.events import EventStreamReader, event_reader
 from spark_bull.spark.collect.stream import ResultReader, result_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.dump import read_keys
@@ -167,8 +168,20 @@ def leave_results(place: Place) -> Mapping[str, Any]:
     return facts
 
 
-def read_ids(reader: ResultReader, start: Any, end: Any) -> list[str]:
-    """The ids of the jobs of a batch."""
+def leave_events(place: Place) -> Mapping[str, Any]:
+    """A query of events that has planned its first batch."""
+    reader = events_of(place)
+    start = reader.initialOffset()
+    return {"start": start, "end": reader.latestOffset(start, reader.getDefaultReadLimit())}
+
+
+def events_of(place: Place) -> EventStreamReader:
+    given = {"startingOffsets": "earliest", "maxEventsPerTrigger": "5"}
+    return event_reader(place.options("results-bullmq", view="events", **given), SCHEMAS["events"])
+
+
+def read_ids(reader: ResultReader | EventStreamReader, start: Any, end: Any) -> list[str]:
+    """The ids of the jobs, or events, of a batch."""
     batches = [rows for part in reader.partitions(start, end) for rows in reader.read(part)]
     return [row["id"] for rows in batches for row in rows.to_pylist()]
 
@@ -262,7 +275,7 @@ def leave(place: Place) -> dict[str, Any]:
     leave_workers(place)
     leave_calls(place)
     leave_objects(place)
-    return {"results": leave_results(place), "claims": leave_claims(place)}
+    return {"results": leave_results(place), "events": leave_events(place), "claims": leave_claims(place)}
 
 
 def load(file: Path, url: str, folder: Path) -> Place:
