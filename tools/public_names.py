@@ -6,25 +6,34 @@ python -m tools.public_names
 from __future__ import annotations
 
 import inspect
-from argparse import ArgumentParser, _SubParsersAction
-from collections.abc import Callable, Iterator, Mapping
+import re
+from argparse import SUPPRESS, ArgumentParser, _SubParsersAction
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+from fastapi.routing import APIRoute
 
 import spark_bull
 from spark_bull.core.keys import SEGMENTS, QueueKeys, queue_registry
 from spark_bull.core.options.parts import options_in
 from spark_bull.core.options.table import SCOPES
 from spark_bull.ops.cli.main import parser
+from spark_bull.ops.cli.status import MEANINGS, status_of
+from spark_bull.ops.prometheus import server
 from spark_bull.ops.prometheus.families import FAMILIES
-from spark_bull.ops.web.api.description import described
-from spark_bull.ops.web.server import create_app
+from spark_bull.ops.web.api.description import described, router
+from spark_bull.ops.web.server import create_app, probes
 from spark_bull.ops.web.settings import WebSettings
 from spark_bull.run import testing
+from spark_bull.spark.call.table_function import _ARGUMENTS, NAME
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
 
-STORED: Final = Path(__file__).parent.parent / "tests" / "unit" / "public_names.txt"
+_ROOT: Final = Path(__file__).parent.parent
+STORED: Final = _ROOT / "tests" / "unit" / "public_names.txt"
 _PRIVATE: Final = ":spark:"
+#: In descriptions of members that are not for users.
+_OF_WORKER: Final = re.compile(r"(Called|Read) by the worker|For the worker")
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -47,8 +56,12 @@ def python_names() -> Iterator[str]:
                 yield f"{name}{_signature(found)}"
                 continue
             bases = ", ".join(base.__name__ for base in found.__bases__ if base is not object)
-            yield f"class {name}({bases}){_signature(found) if '__init__' in vars(found) else ''}"
+            signature = _signature(found) if "__init__" in vars(found) else ""
+            # Users have no QueueHandle: only the package creates an object of such a class.
+            yield f"class {name}({bases}){'' if 'QueueHandle' in signature else signature}"
             for member, method in members(found):
+                if _OF_WORKER.search(" ".join((method.__doc__ or "").split())):
+                    continue
                 is_property = isinstance(method, property)
                 shown = f" -> {method.fget.__annotations__.get('return')}" if is_property else _signature(method)
                 yield f"{name}.{member}{shown}"
@@ -58,12 +71,20 @@ def _signature(found: Callable[..., Any]) -> str:
     return str(inspect.signature(found))
 
 
+def _shown(name: str, choices: Iterable[object] | None, default: object = None) -> str:
+    """A name with the values that it can have, and its default."""
+    among = f"{{{','.join(map(str, choices))}}}" if choices else ""
+    has_default = default is not False and default not in (None, "", [], SUPPRESS)
+    return f"{name}{among}" + (f"={default}" if has_default else "")
+
+
 def options() -> Iterator[str]:
-    """The options with their defaults, and the verbs that have them."""
+    """The options with their choices and defaults, and the verbs that have them."""
     verbs: dict[tuple[str, str], list[str]] = {}
     for scope in SCOPES:
         for option in options_in(scope).values():
-            key = scope.spelled(option.name), option.default_text
+            choices = inspect.getclosurevars(option.parse).nonlocals.get("choices")
+            key = _shown(scope.spelled(option.name), choices), option.default_text
             verbs.setdefault(key, []).append(scope.__name__.removesuffix("Options").lower())
     for (name, default), having in sorted(verbs.items()):
         yield f"{name} = {default or '–'}: {' '.join(having)}"
@@ -77,7 +98,7 @@ def columns() -> Iterator[str]:
 
 
 def commands() -> Iterator[str]:
-    """The commands with their arguments."""
+    """The commands with their arguments, and the choices and defaults of these."""
     whole = parser()
     (by_name,) = (action for action in whole._actions if isinstance(action, _SubParsersAction))
     common = set(_arguments(whole))
@@ -87,24 +108,73 @@ def commands() -> Iterator[str]:
 
 
 def _arguments(command: ArgumentParser) -> list[str]:
-    return ["/".join(one.option_strings) or str(one.metavar or one.dest).upper() for one in command._actions]
+    return [
+        _shown("/".join(one.option_strings) or str(one.metavar or one.dest).upper(), one.choices, one.default)
+        for one in command._actions
+        if one.help != SUPPRESS and not isinstance(one, _SubParsersAction)
+    ]
+
+
+def statuses() -> Iterator[str]:
+    """The exit statuses of the command, with the classes of errors that have them."""
+    found = [getattr(spark_bull, name) for name in dir(spark_bull)]
+    errors = [one for one in found if inspect.isclass(one) and issubclass(one, spark_bull.SparkBullError)]
+    for status in MEANINGS:
+        names = [one.__name__ for one in errors if status_of(one.__new__(one)) == status]
+        yield f"{status} {' '.join(names)}".rstrip()
+
+
+def variables() -> Iterator[str]:
+    """The environment variables that the package names."""
+    sources = [one.read_text("utf-8") for one in (_ROOT / "spark_bull").rglob("*.py")]
+    yield from sorted({name for source in sources for name in re.findall(r"\bSPARK_BULL_[A-Z_]+", source)})
+
+
+def sql() -> Iterator[str]:
+    """The table function with its arguments."""
+    yield f"{NAME}(table, queue, {', '.join(_ARGUMENTS)})"
+
+
+def node() -> Iterator[str]:
+    """What the module for Node exports, and the methods that it describes."""
+    source = (_ROOT / "docs" / "node" / "spark-bull-payloads.js").read_text("utf-8")
+    yield from re.findall(r"^module\.exports = .*", source, re.MULTILINE)
+    yield from re.findall(r"^  //.*\n  (?:async )?(\w+\(.*\)) {", source, re.MULTILINE)
 
 
 def paths() -> Iterator[str]:
-    """The operations of the REST API with their parameters, and the properties of its documents."""
+    """The operations of the REST API with their parameters, and the properties of its documents; *: required."""
+    undescribed = [one.path for one in (*probes.routes, *router.routes) if isinstance(one, APIRoute)]
+    yield from (f"GET {path}" for path in undescribed)
     description = described(create_app(WebSettings()))
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
-            names = [one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"]
+            names = [_parameter(one) for one in operation.get("parameters", ()) if one["in"] != "path"]
             yield f"{method.upper()} {path} {' '.join(names)}".rstrip()
     for name, schema in sorted(description["components"]["schemas"].items()):
-        yield f"{name}: {' '.join(schema.get('properties', schema.get('enum', ())))}"
+        required = schema.get("required", ())
+        properties = [f"{one}*" if one in required else one for one in schema.get("properties", schema.get("enum", ()))]
+        yield f"{name}: {' '.join(properties)}"
+
+
+def _parameter(one: Mapping[str, Any]) -> str:
+    name = f"{'header:' if one['in'] == 'header' else ''}{one['name']}{'*' if one.get('required') else ''}"
+    return _shown(name, one["schema"].get("enum"), one["schema"].get("default"))
 
 
 def metrics() -> Iterator[str]:
-    """The metrics for Prometheus."""
+    """The paths of the server for Prometheus, and the metrics with their labels."""
+    yield from (f"GET {path}" for path in (server.PATH, server.ALIVE))
+    labels = labels_of_metrics()
     for family in FAMILIES:
-        yield f"{family.name} {family.kind}"
+        yield f"{family.name} {family.kind} {' '.join(labels[family.name])}".rstrip()
+
+
+def labels_of_metrics() -> dict[str, list[str]]:
+    """The labels of each metric by the table of docs/howto/monitor.md, which a test compares with samples."""
+    page = (_ROOT / "docs" / "howto" / "monitor.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`(?:bullmq|spark_bull)_[^|]*`) \|([^|]*)\|", page, re.MULTILINE)
+    return {metric: re.findall(r"\w+", labels) for named, labels in rows for metric in re.findall(r"\w+", named)}
 
 
 def private_keys() -> Iterator[str]:
@@ -125,6 +195,10 @@ SECTIONS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "options": options,
     "columns": columns,
     "commands": commands,
+    "exit statuses": statuses,
+    "environment": variables,
+    "SQL": sql,
+    "Node": node,
     "REST": paths,
     "metrics": metrics,
     "private keys in Redis": private_keys,

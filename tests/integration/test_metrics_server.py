@@ -17,13 +17,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, StagedDataLost
-from spark_bull.ops.prometheus.families import FAMILIES
 from tests.integration.conftest import Run
 from tests.support.examples import BLOCKS, PAGES
 from tests.support.jobs import HOUR
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import each_dialect
 from tests.support.writes import register_all
+from tools.public_names import labels_of_metrics
 
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -92,7 +92,10 @@ def test_metrics_show_jobs_waiting_times_and_what_is_late(run: Run, client: Redi
         assert value(values, "spark_bull_job_run_seconds", **of_send) == 2
         assert value(values, "spark_bull_job_run_seconds", queue="mail", percentile="50") == 2
         assert value(values, "spark_bull_jobs", queue="mail", name="send", state="completed") == 1
-    assert {name for name, _ in values} <= {family.name for family in FAMILIES}
+    found: dict[str, set[str]] = {}
+    for name, labels in values:
+        found.setdefault(name, set()).update(dict(labels))
+    assert found == {name: set(labels) for name, labels in labels_of_metrics().items() if name in found}
 
 
 #: Metrics of a queue with five jobs that is paused and closed, with a late job and an unfinished write.
