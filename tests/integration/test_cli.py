@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shlex
 import socket
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from unittest.mock import ANY
 
@@ -21,10 +23,12 @@ import spark_bull
 from spark_bull import BullQueue, EmbeddedRedis, FlowJob, NewJob, RunningJob
 from spark_bull.core.clock import duration, relative, utc
 from spark_bull.core.model.limits import GroupLimits, WorkSettings
+from spark_bull.core.queue.dispatch.written import written_ids
 from spark_bull.core.queue.manage import bulk
 from spark_bull.core.queue.work.claim import work
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.arguments import CONNECTION, milliseconds, number, rate, seconds
+from spark_bull.ops.cli.command import options_of
 from spark_bull.ops.cli.commands import GROUPS, MODULES
 from spark_bull.ops.cli.main import parser
 from spark_bull.ops.cli.programs import check_input
@@ -509,6 +513,20 @@ def test_an_error_is_one_line_without_secrets(run: Run, own_redis: Callable[...,
     assert "wrong-one" not in said
 
 
+def test_a_server_that_is_gone_and_a_reader_that_has_ended_have_statuses(
+    run: Run, own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = own_redis()
+    server.kill()
+    monkeypatch.setattr("spark_bull.ops.cli.command.options_of", partial(options_of, retryMs=0))
+    assert "expected Redis at" in run("counts", "mail", "--url", server.url, code=4)
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "spark_bull.ops.cli", *run.common, "queues"]
+    assert subprocess.run(command, stdout=writer, timeout=PATIENCE_S, check=False).returncode == 141
+    os.close(writer)
+
+
 def test_help_lists_commands_in_groups_and_explains_one(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     overview = run()
     assert overview == run("help") == run("--help")
@@ -558,6 +576,10 @@ def test_the_status_of_wait_tells_what_has_become_of_the_jobs(run: Run, queue: B
         assert json.loads(run("--json", "wait", "mail", "--idle"))["failed"] == 1
     assert "expected one of --write, --job and --idle" in run("wait", "mail", "--idle", "--job", good, code=2)
     assert "no such write to mail: none" in run("wait", "mail", "--write", "none", code=3)
+    register_all(queue.handle, "w", [[NewJob({})]], keepsIds=1)
+    queue.recover()
+    queue.remove(*written_ids(queue.handle, "w"))
+    assert "unknown" in run("wait", "mail", "--write", "w", code=9)
 
 
 def test_programs_have_help_without_pyspark() -> None:
