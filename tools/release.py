@@ -13,6 +13,7 @@ import argparse
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).parent.parent
 VERSION_FILE: Final = Path("spark_bull/core/version.py")
@@ -33,10 +34,16 @@ NUMBER: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:rc(\d+))?")
 #: A sentence of the changelog about the next version, which is not true of a release.
 PLANNED: Final = re.compile(r"\n\nTo be released as [^\n]*")
 CONSTRAINTS: Final = "constraints.txt"
+VENDORED: Final = "spark_bull/ops/web/page/static/vendor/README.md"
 #: What users install; `demo` adds notebooks and charts.
 EXTRAS: Final = "local,spark,encrypt,offload,otel,web"
 #: The tests of what is in the wheel, and of fresh environments that have it; and the variable that names it.
-OF_WHEEL: Final = "SPARK_BULL_TEST_WHEEL"
+OF_WHEEL: Final = (
+    "tests/unit/test_packaging.py",
+    "tests/integration/test_extras.py",
+    "tests/spark/test_quickstart.py",
+)
+WHEEL: Final = "SPARK_BULL_TEST_WHEEL"
 
 
 class ReleaseError(Exception):
@@ -147,7 +154,7 @@ def prepare(copy: Path, version: str, day: date, *, tried: bool) -> Path:
     if tried:
         # CI: a missing service or package index is an error.
         run(sys.executable, "-m", "pytest", "-q", *OF_WHEEL, cwd=copy, CI="true", **{WHEEL: str(wheel)})
-        list_components(files, version, copy / CONSTRAINTS)
+        list_components(files, version, copy)
     run(sys.executable, "tools/build_zip.py", str(files / f"spark_bull-{version}.zip"), cwd=copy)
     build_docs(copy, version, files)
     shutil.copy(copy / CONSTRAINTS, files / f"constraints-{version}.txt")
@@ -166,7 +173,7 @@ def check_repeatable(copy: Path, files: Path) -> None:
             raise ReleaseError(f"expected equal builds, got:\n{digests(files)}and:\n{digests(other / 'dist')}")
 
 
-def list_components(files: Path, version: str, constraints: Path) -> None:
+def list_components(files: Path, version: str, copy: Path) -> None:
     """Writes what an installation of the wheel with all extras brings: a software bill of materials of CycloneDX."""
     with TemporaryDirectory() as folder:
         run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=files)
@@ -174,9 +181,27 @@ def list_components(files: Path, version: str, constraints: Path) -> None:
         install = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet")
         # By its name, as the list would have the path of a file; then what it needs.
         run(*install, "--no-deps", "--no-index", "--find-links", str(files), f"spark-bull=={version}", cwd=files)
-        run(*install, "--constraint", str(constraints), f"spark-bull[{EXTRAS}]=={version}", cwd=files)
+        run(*install, "--constraint", str(copy / CONSTRAINTS), f"spark-bull[{EXTRAS}]=={version}", cwd=files)
         command = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
-        run(*command, "--output-file", str(files / f"spark_bull-{version}.cdx.json"), python, cwd=files)
+        listed = json.loads(run(*command, python, cwd=files))
+    listed["components"] += libraries_of_page((copy / VENDORED).read_text())
+    (files / f"spark_bull-{version}.cdx.json").write_text(json.dumps(listed, indent=2) + "\n")
+
+
+def libraries_of_page(table: str) -> list[dict[str, Any]]:
+    """The libraries from npm that are in the wheel, as components of CycloneDX; `table` is the text of VENDORED."""
+    rows = re.findall(r"^\| `.+` \| (\S+) \| (\S+) \| (\S+), `", table, re.MULTILINE)
+    return [
+        {
+            "bom-ref": f"pkg:npm/{name}@{version}",
+            "type": "library",
+            "name": name,
+            "version": version,
+            "purl": f"pkg:npm/{name}@{version}",
+            "licenses": [{"license": {"id": licence}}],
+        }
+        for name, version, licence in rows
+    ]
 
 
 def build_docs(copy: Path, version: str, files: Path) -> None:

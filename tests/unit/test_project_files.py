@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -11,9 +12,20 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from tools.matrix import ENVIRONMENTS, OLDEST, STEPS, UNTRIED
-from tools.release import CONSTRAINTS, EXTRAS, ReleaseError, check_version, notes_of, released
+from tools.release import (
+    CONSTRAINTS,
+    EXTRAS,
+    VENDORED,
+    ReleaseError,
+    check_version,
+    libraries_of_page,
+    notes_of,
+    released,
+)
 from tools.servers import SERVERS
 
 ROOT = Path(__file__).parents[2]
@@ -103,6 +115,15 @@ def test_a_version_that_is_no_number_or_not_newer_than_all_tags_is_refused() -> 
             check_version(version, ["v0.1.0", "v0.2.0", "v0.2.0rc1", "other"])
     check_version("0.10.0", ["v0.9.0", "v0.10.0rc2"])
     check_version("0.1.0", [])
+
+
+def test_the_list_of_components_has_each_library_of_the_page() -> None:
+    found = libraries_of_page((ROOT / VENDORED).read_text())
+    valid = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": found}
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(json.dumps(valid)) is None
+    files = {path.name.partition(".")[0].lower() for path in (ROOT / VENDORED).parent.glob("*.js")}
+    assert {one["name"] for one in found} == files
+    assert "pkg:npm/uplot@1.6.32" in {one["purl"] for one in found}
 
 
 @pytest.mark.rest
