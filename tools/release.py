@@ -215,6 +215,8 @@ def build_docs(copy: Path, version: str, files: Path) -> None:
 def release(version: str, day: date, *, dry: bool, tried: bool) -> dict[str, int]:
     """Makes the release, or in a dry run a copy of it that is deleted; returns its files, and their bytes."""
     check_version(version, run("git", "tag", "--list", cwd=ROOT).split())
+    if not dry and (branch := run("git", "branch", "--show-current", cwd=ROOT)) != "main":
+        raise ReleaseError(f"expected the branch main, got: {branch or 'none'}; run: git switch main")
     if not dry and run("git", "status", "--porcelain", cwd=ROOT):
         raise ReleaseError("expected a checkout without changes: commit them, or put them aside")
     with TemporaryDirectory() as folder:

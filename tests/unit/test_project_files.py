@@ -126,6 +126,14 @@ def test_the_list_of_components_has_each_library_of_the_page() -> None:
     assert "pkg:npm/uplot@1.6.32" in {one["purl"] for one in found}
 
 
+def test_a_release_of_another_branch_is_refused(tmp_path: Path) -> None:
+    subprocess.run(["git", "clone", "-q", "--shared", ROOT, tmp_path / "copy"], check=True)
+    subprocess.run(["git", "switch", "-q", "--detach"], cwd=tmp_path / "copy", check=True)
+    command = [sys.executable, "tools/release.py", "99.0.0"]
+    done = subprocess.run(command, cwd=tmp_path / "copy", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "expected the branch main, got: none; run: git switch main\n")
+
+
 @pytest.mark.rest
 def test_a_dry_run_builds_checks_and_changes_nothing() -> None:
     """It also builds twice, and compares. What it leaves out, the tests of the extras and of the quickstart show."""
