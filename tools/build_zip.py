@@ -18,10 +18,9 @@ def build(target: Path) -> Path:
     """Writes the archive and replaces an existing one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with ZipFile(target, "w", ZIP_DEFLATED) as archive:
-        for package in PACKAGES:
-            for path in sorted((ROOT / package).rglob("*")):
-                if path.suffix in SUFFIXES:
-                    archive.writestr(ZipInfo(path.relative_to(ROOT).as_posix()), path.read_bytes(), ZIP_DEFLATED)
+        files = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*")))
+        for path in (ROOT / "LICENSE", *(path for path in files if path.suffix in SUFFIXES)):
+            archive.writestr(ZipInfo(path.relative_to(ROOT).as_posix()), path.read_bytes(), ZIP_DEFLATED)
     return target
 
 

@@ -48,9 +48,9 @@ def run(python: Path, folder: Path, *arguments: str, given: bytes = b"") -> byte
     return ran.stdout
 
 
-def test_the_zip_holds_all_modules_and_scripts_and_nothing_else(package_zip: Path) -> None:
+def test_the_zip_holds_all_modules_scripts_and_the_licence_and_nothing_else(package_zip: Path) -> None:
     patterns = ["spark_bull/**/*.py", "spark_bull/__init__.pyi", "spark_bull/**/*.lua", "spark_bull/py.typed"]
-    patterns.append("pyspark_bull/*.py")
+    patterns += ["pyspark_bull/*.py", "LICENSE"]
     expected = {path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)}
     with ZipFile(package_zip) as archive:
         assert set(archive.namelist()) == expected
