@@ -7,10 +7,13 @@ ARG EXTRAS=web,encrypt,offload,otel
 ARG PIP_INDEX_URL
 ARG PIP_FIND_LINKS
 ARG PIP_NO_INDEX
-COPY setup.cfg pyproject.toml README.md LICENSE /source/
+COPY setup.cfg pyproject.toml constraints.txt README.md LICENSE /source/
 COPY spark_bull /source/spark_bull
 COPY pyspark_bull /source/pyspark_bull
-RUN python3 -m venv /opt/spark-bull && /opt/spark-bull/bin/pip install --no-cache-dir "/source[${EXTRAS}]"
+# spark_bull/notebooks is a link to it.
+COPY notebooks /source/notebooks
+RUN python3 -m venv /opt/spark-bull && \
+    /opt/spark-bull/bin/pip install --no-cache-dir --constraint /source/constraints.txt "/source[${EXTRAS}]"
 
 FROM ${BASE}
 COPY --from=build /opt/spark-bull /opt/spark-bull

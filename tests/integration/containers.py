@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 
 from tests.support.wait import PATIENCE_S, wait_until
-from tests.support.wheel import ROOT, build_wheel
+from tests.support.wheel import CONSTRAINTS, ROOT, build_wheel
 
 BASE: Final = "python-of-the-test"
 IMAGE: Final = "spark-bull"
@@ -86,7 +86,8 @@ def build_image(engine: Engine, folder: Path) -> None:
     """
     [extras] = re.findall(r"^ARG EXTRAS=(.+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
     wheels = folder / "wheels"
-    download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(wheels), "setuptools>=77"]
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--constraint", str(CONSTRAINTS)]
+    download += ["--dest", str(wheels), "setuptools>=77"]
     wanted = f"spark-bull[{extras}] @ {build_wheel(folder).as_uri()}"
     done = subprocess.run([*download, wanted], capture_output=True, text=True)
     if done.returncode:

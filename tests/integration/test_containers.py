@@ -183,6 +183,12 @@ def test_services_run_as_their_file_says_and_end_with_sigterm(
         assert [container.stop() for container in running] == [0] * len(running)
 
 
+@pytest.mark.rest
+def test_the_image_has_the_notebooks(engine: Engine) -> None:
+    copied = engine("run", "--rm", "--network=none", "--user=0", IMAGE, "notebooks").split()
+    assert [Path(one).name for one in copied] == sorted(path.name for path in (ROOT / "notebooks").glob("*.ipynb"))
+
+
 @pytest.fixture(scope="module")
 def of_my_jobs(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Builds the image `my-jobs` of the page with MODULE; returns the arguments of its command."""
