@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.requirements import LATE, MAX_ATTEMPTS
 from tests.support.examples import QUICKSTART, ROOT, blocks
 from tests.support.spark_submit import bare_python
@@ -34,6 +35,7 @@ OF_SPARK = (
     r".* WARN ResolveWriteToStream: spark\.sql\.adaptive\.enabled is not supported in streaming .*",
     # Its progress bar.
     r"\[Stage .*\]",
+    *([] if CAPABILITIES["available-now"].has else [r".* WARN MicroBatchExecution: .* Trigger\.AvailableNow\..*"]),
 )
 #: Variables that a new user does not have.
 FOREIGN = {"PYTHONPATH", "PYSPARK_PYTHON", "SPARK_CONF_DIR", "VIRTUAL_ENV"}

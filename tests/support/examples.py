@@ -169,7 +169,7 @@ CASES = {
     ),
     'queue.cancel_all("maintenance")': Case(jobs={"mail": [1]}, then={"mail": {"wait": 1}}, prints="0False00"),
     "/lake/sized/_checkpoint": Case(finished=2, files="sized/*.parquet"),
-    "/lake/lag/_checkpoint": Case(finished=2, prints="backlog{'mail':0} |mail|failed|2|"),
+    "/lake/lag/_checkpoint": Case(finished=2, prints="backlog{'mail':0} |mail|failed|2|", capability="progress"),
     "/lake/events/_checkpoint": Case(finished=2, prints="|completed|2| |failed|2|", files="events/*.parquet"),
     "spark_bull.write_results(": Case(then={"mail": {"wait": 2}}, prints="|wait|2|"),
     "new Worker('translate', translate": Case(
