@@ -411,7 +411,8 @@ class Ledgered(Waiting, Offloading):
       min_jobs_per_trigger: number of jobs for which a micro-batch waits, for `maxTriggerDelayMs` at most
       max_jobs_per_trigger: maximum number of jobs per micro-batch. Default: 10,000; with a backlog up to 100,000, while
         batches take less than 5 s
-      reader_id: name of the ledger; one query uses it at a time. Default: generated, stored in the checkpoint
+      reader_id: name of the ledger; one query uses it at a time. A second collecting query ends with `ReaderInUse`.
+        A second claiming query is not noticed: both run the same jobs. Default: generated, stored in the checkpoint
     """
 
     min_jobs_per_trigger: int = option(values.integer(1), 1)
