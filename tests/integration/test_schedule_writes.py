@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 from redis import Redis
 
-from spark_bull import BullQueue, OptionError
+from spark_bull import BullQueue, OptionError, SparkBullError
 from spark_bull.core.queue.dispatch import roll_forward
 from spark_bull.core.queue.dispatch.write_records import Identity
 from tests.support.dump import Dump, difference, dump
@@ -75,6 +75,14 @@ def test_a_replayed_write_changes_nothing(
     assert public(client, prefix) == {}
     told = [record.levelname for record in caplog.records if "nothing changed" in record.getMessage()]
     assert told == (["WARNING"] * 2 if identified == "batch" else [])
+
+
+def test_a_stream_whose_batch_spark_does_not_name_is_refused(queue: BullQueue, sink: StartSink) -> None:
+    write = sink(identity=Identity("query", 3))
+    write.batch = None
+    with pytest.raises(SparkBullError, match="expected Spark to tell tasks of a stream the ids"):
+        write.task(rows(0, 2))
+    assert queue.writes() == []
 
 
 def test_an_id_that_comes_twice_in_a_write_is_refused(queue: BullQueue, sink: StartSink) -> None:

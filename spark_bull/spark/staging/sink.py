@@ -115,7 +115,7 @@ def this_attempt(write_id: str) -> Attempt:
 
 
 def this_batch() -> Identity | None:
-    """Returns query id and batch id."""
+    """Returns query id and batch id, None outside of a streaming query."""
     context = TaskContext.get()
     if context is None:
         return None
@@ -176,6 +176,11 @@ def run_task(
     begin_task()
     plan = _named(plan)
     attempt, identity = this_attempt(plan.write_id), this_batch() if plan.is_stream else plan.identity
+    if plan.is_stream and identity is None:
+        raise SparkBullError(
+            "expected Spark to tell tasks of a stream the ids of its query and batch, got none. A repeated batch would "
+            "add its jobs again: write in foreachBatch, with `txnAppId` and `txnVersion`"
+        )
     connection = Connection(plan.options.redis)
     started_on, outbox = connection.now_ms(), Outbox(connection, plan.options.stage_ttl_ms)
     if plan.replayed or (plan.handle is not None and plan.has_written(plan.handle, identity)):
