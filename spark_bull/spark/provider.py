@@ -46,9 +46,7 @@ class BullDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         self._refuse_mode("claim", "it requires readStream; leave the option out to inspect jobs")
-        self._refuse_mode("schedule", "it requires write or writeStream; `view=schedulers` reads job schedulers")
-        self._refuse_mode("manage", "it requires write or writeStream")
-        self._refuse_mode("limits", "it requires write or writeStream; `view=groups` reads the limits of groups")
+        self._refuse_writes()
         from spark_bull.spark.inspect.source import batch_reader
 
         return batch_reader(self.options, schema)
@@ -63,10 +61,7 @@ class BullDataSource(DataSource):
 
     def _stream_reader(self, schema: StructType) -> DataSourceStreamReader:
         if mode_of(self.options) != "claim":
-            self._refuse_mode("settle", "it requires write or writeStream")
-            self._refuse_mode("schedule", "it requires write or writeStream")
-            self._refuse_mode("manage", "it requires write or writeStream")
-            self._refuse_mode("limits", "it requires write or writeStream")
+            self._refuse_writes()
             if shows_events(self.options):
                 from spark_bull.spark.collect.events import event_reader
 
@@ -94,7 +89,7 @@ class BullDataSource(DataSource):
         if mode_of(self.options) == "settle":
             from spark_bull.spark.work.settle.sink import settle_sink
 
-            return settle_sink(self.options, schema)
+            return settle_sink(self.options, schema, overwrite, is_stream=is_stream)
         if mode_of(self.options) == "schedule":
             from spark_bull.spark.schedule import schedule_sink
 
@@ -107,6 +102,12 @@ class BullDataSource(DataSource):
         from spark_bull.spark.dispatch.sink import write_sink
 
         return write_sink(self.options, schema, overwrite, is_stream=is_stream)
+
+    def _refuse_writes(self) -> None:
+        self._refuse_mode("settle", "it requires write or writeStream")
+        self._refuse_mode("schedule", "it requires write or writeStream; `view=schedulers` reads job schedulers")
+        self._refuse_mode("manage", "it requires write or writeStream")
+        self._refuse_mode("limits", "it requires write or writeStream; `view=groups` reads the limits of groups")
 
     def _refuse_mode(self, mode: str, why: str) -> None:
         if mode_of(self.options) == mode:

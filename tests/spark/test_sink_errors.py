@@ -132,7 +132,12 @@ def test_overwrite_replaces_the_queue_once_it_is_confirmed(bull: Bull, queue: Bu
         several.options(**bull.options, confirmObliterate="true").save()
 
 
-MODES = {"schedule": "'a' AS id, 5 AS every", "limits": "'a' AS group, 5 AS concurrency", "manage": "'1' AS id"}
+MODES = {
+    "schedule": "'a' AS id, 5 AS every",
+    "limits": "'a' AS group, 5 AS concurrency",
+    "manage": "'1' AS id",
+    "settle": "'1' AS id, 't' AS token",
+}
 
 
 def test_modes_of_writes_append_and_are_no_reads(bull: Bull) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.types import Row, StructType
 from spark_bull.run.slot.slot_report import FailedAttempt
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.schemas import table_of
-from spark_bull.spark.staging.sink import Sink
+from spark_bull.spark.staging.sink import Sink, refuse_overwrite
 from spark_bull.spark.work.settle.plan import SettlePlan, plan_settle
 from spark_bull.spark.work.settle.task import Settled, settle_task
 
@@ -27,8 +27,12 @@ SETTLED: Final = table_of(
 _ARROW: Final = to_arrow_schema(SETTLED)
 
 
-def settle_sink(raw: Mapping[str, str], schema: StructType) -> Sink[SettlePlan, Settled]:
+def settle_sink(
+    raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
+) -> Sink[SettlePlan, Settled]:
     """Plans a write with mode=settle. Raises the errors of `plan_settle`."""
+    if overwrite:
+        raise refuse_overwrite("mode=settle settles claimed jobs", is_stream=is_stream)
     return Sink(plan_settle(raw, schema), settle_task, log_rejected)
 
 
