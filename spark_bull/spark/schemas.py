@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS, FIELDS, FieldKind
 from spark_bull.core.errors import OptionError, did_you_mean
@@ -113,10 +113,12 @@ CLAIM_SCHEMA: Final = table_of(
 
 
 def check_claimed_columns(schema: StructType) -> None:
-    """Raises OptionError unless all are columns of claimed jobs."""
-    known = {field.name: field.dataType for field in CLAIM_SCHEMA}
+    """Raises OptionError unless all are columns of claimed jobs, which can be NULL."""
+    known = {(field.name, field.dataType) for field in CLAIM_SCHEMA}
     wrong = [
-        f"{field.name} {field.dataType.simpleString()}" for field in schema if known.get(field.name) != field.dataType
+        f"{field.name} {_given(field)}"
+        for field in schema
+        if (field.name, field.dataType) not in known or not field.nullable
     ]
     if wrong:
         raise OptionError(
@@ -168,7 +170,7 @@ def _typed(view: str, options: Options, infer: Callable[[Any, str], str]) -> Str
 
 def shows_events(raw: Mapping[str, str]) -> bool:
     """Whether the option `view` is `events`."""
-    return any(name.lower() == "view" and value == "events" for name, value in raw.items())
+    return any(name.lower() == "view" and value.lower() == "events" for name, value in raw.items())
 
 
 def mode_of(raw: Mapping[str, str]) -> str | None:
@@ -194,15 +196,18 @@ def columns_of(schema: StructType, view: str) -> list[str]:
         if is_typed:
             check_type(TYPED_COLUMNS[own.name], field.dataType)
         if (field.dataType != own.dataType and not is_typed) or not field.nullable:
-            given = _sql(field.dataType) + ("" if field.nullable else " NOT NULL")
             raise OptionError(
-                f"expected column `{own.name}` of view `{view}` to be {_sql(own.dataType)}, got: {given}; "
+                f"expected column `{own.name}` of view `{view}` to be {_sql(own.dataType)}, got: {_given(field)}; "
                 "cast it after the read (JSON text: from_json or parse_json)"
             )
         names.append(own.name)
     if not names:
         raise OptionError(f"expected at least one column of view `{view}`, got an empty schema")
     return names
+
+
+def _given(field: StructField) -> str:
+    return _sql(field.dataType) + ("" if field.nullable else " NOT NULL")
 
 
 def _sql(kind: DataType) -> str:

@@ -314,7 +314,7 @@ def test_dialects_without_kept_events_and_wrong_options_are_refused(stream: Stre
         stream.query(maxJobsPerTrigger="5")
     with pytest.raises(OptionError, match="queue"):
         event_reader({"url": redis_url, "view": "events"}, SCHEMAS["events"])
-    assert schema_of({"queue": "q", "view": "events", "maxEventsPerTrigger": "5"}, str) == SCHEMAS["events"]
+    assert schema_of({"queue": "q", "view": "Events", "maxEventsPerTrigger": "5"}, str) == SCHEMAS["events"]
     assert schema_of({"queue": "q", "view": "events"}, str) == SCHEMAS["events"]
 
 

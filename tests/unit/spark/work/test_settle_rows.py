@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
+from spark_bull.core.errors import OptionError
 from spark_bull.core.options.parse import as_texts, parse_options
 from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.work.claim_ledger import new_lock_token
 from spark_bull.run.job.outcomes import Outcome
 from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.schemas import check_claimed_columns
 from spark_bull.spark.work.claim_batch import SettleToken, SettleTokens, read_settle_token
 from spark_bull.spark.work.settle.plan import SettlePlan, plan_columns
 from spark_bull.spark.work.settle.rows import all_completed, by_queue_and_reader
@@ -90,3 +92,13 @@ def test_a_settle_token_is_read_as_it_was_made_and_another_text_as_the_token_of_
         assert read_settle_token(SettleTokens(lock_token).of(opts)) == SettleToken(lock_token, reader, is_plain)
     for lock_token in ("reader", "a#b", "a#plain", "5", ""):
         assert read_settle_token(lock_token) == SettleToken(lock_token, lock_token, False)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [StructField("ID", StringType()), StructField("data", StringType(), nullable=False), StructField("id", LongType())],
+)
+def test_columns_of_claimed_jobs_have_their_names_and_types_and_can_be_null(field: StructField) -> None:
+    check_claimed_columns(StructType([StructField("id", StringType())]))
+    with pytest.raises(OptionError, match=f"expected columns of claimed jobs .* got: {field.name} "):
+        check_claimed_columns(StructType([field]))
