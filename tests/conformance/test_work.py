@@ -294,6 +294,8 @@ def test_released_prioritised_jobs_keep_their_order(bench: WorkBench) -> None:
     assert bench.claim().jobs == []
     (later,), (sooner,) = bench.add(priority=5), bench.add(priority=1)
     bench.work(Outcomes(claim.token, unstarted=ids))
+    if bench.bullmq:
+        assert bench.queue.counts_by("priority")["prioritized"] == {1: 1, 5: 13, 7: 3}
     claim = bench.claim(4)
     bench.work(Outcomes(claim.token, unstarted=[job.id for job in claim.jobs]))
     urgent = [job_id for job_id in ids if bench.field(job_id, "priority") == "5"]

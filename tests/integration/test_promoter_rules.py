@@ -11,6 +11,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, Guard, LocalWorker, NewJob, OptionError, Promoter
 from spark_bull.core.clock import epoch_ms
+from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.work import verbs
 from spark_bull.ops.cli.main import main
 from spark_bull.run.services.guarding import Ageing
@@ -173,6 +174,16 @@ def test_all_jobs_of_many_priorities_age(queue: BullQueue, client: Redis) -> Non
     assert moved == 15
     assert calls >= 90 // 3 // 7
     assert client.zcard(queue.handle.keys["prioritized"]) == 110
+
+
+def test_jobs_that_were_put_back_age_in_their_order(queue: BullQueue, bench: WorkBench) -> None:
+    old = epoch_ms() - 2 * HOUR
+    ids = queue.add_many(NewJob(n, priority=2, timestamp=old) for n in range(10)).ids
+    claim = bench.claim(10)
+    queue.add("young", priority=2)
+    bench.work(Outcomes(claim.token, unstarted=ids))
+    assert verbs.age(queue.handle, 1, HOUR, first=1, limit=100).moved == 10
+    assert [job.id for job in queue.page("prioritized")][:10] == ids
 
 
 def test_a_running_promoter_ages_jobs(queue: BullQueue, place: dict[str, Any]) -> None:

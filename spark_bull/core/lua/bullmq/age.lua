@@ -12,8 +12,11 @@ local latest = time_ms() - tonumber(arg.after_ms)
 local priority, limit = tonumber(arg.priority), tonumber(arg.limit)
 local moved, examined = 0, 0
 
+-- Scores of jobs that were put back can be a little below their priority.
+local BELOW = 2147483648
+
 local function level_of(score)
-  return math.floor(tonumber(score) / 4294967296)
+  return math.floor((tonumber(score) + BELOW) / 4294967296)
 end
 
 -- Whether a job could have started before `latest`; nil for a key that is no job.
@@ -37,7 +40,7 @@ end
 local function age_level(first)
   local level, skipped = nil, 0
   repeat
-    local jobs = call('ZRANGEBYSCORE', key.prioritized, priority_score(first, 0), '+inf', 'WITHSCORES',
+    local jobs = call('ZRANGEBYSCORE', key.prioritized, priority_score(first, 0) - BELOW, '+inf', 'WITHSCORES',
       'LIMIT', skipped, PART)
     level = level or jobs[2] and level_of(jobs[2])
     for i = 1, #jobs, 2 do

@@ -354,8 +354,9 @@ class _Memory:
 
 #: The fields that jobs can be counted by.
 BY: Final = ("priority", "name")
-#: BullMQ: scores of prioritized jobs of one priority.
+#: BullMQ: scores of prioritized jobs of one priority, half of them below it: `put_first` in bullmq/lib/waiting.lua.
 _SCORES_OF_PRIORITY: Final = 2**32
+_BELOW: Final = 2**31
 
 
 def counts_by(handle: QueueHandle, by: str, states: Sequence[str] = ()) -> dict[str, dict[Any, int]]:
@@ -395,7 +396,8 @@ def _prioritized(handle: QueueHandle) -> dict[Any, int]:
     """The number of prioritized jobs by priority: two calls per priority, for any number of jobs."""
     key, found, least = handle.keys["prioritized"], {}, 0
     while first := handle.connection.call("ZRANGEBYSCORE", key, least, LARGEST, "WITHSCORES", "LIMIT", 0, 1):
-        priority = whole(float(first[0][1])) // _SCORES_OF_PRIORITY
-        least = (priority + 1) * _SCORES_OF_PRIORITY
-        found[priority] = int(handle.connection.call("ZCOUNT", key, priority * _SCORES_OF_PRIORITY, f"({least}"))
+        priority = (whole(float(first[0][1])) + _BELOW) // _SCORES_OF_PRIORITY
+        lowest = priority * _SCORES_OF_PRIORITY - _BELOW
+        least = lowest + _SCORES_OF_PRIORITY
+        found[priority] = int(handle.connection.call("ZCOUNT", key, lowest, f"({least}"))
     return found
