@@ -129,7 +129,7 @@ def test_a_block_of_commands_runs(
 
 def like_a_checkout(folder: Path) -> Path:
     """A folder with links to the files of this checkout, in which commands may write."""
-    for name in ("Makefile", "jobs", "tools", "spark_bull", "pyspark_bull"):
+    for name in ("Makefile", "LICENSE", "jobs", "tools", "spark_bull", "pyspark_bull"):
         (folder / name).symlink_to(ROOT / name)
     (folder / "my_jobs.py").write_text(MY_JOBS)
     return folder
