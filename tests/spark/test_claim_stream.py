@@ -226,7 +226,7 @@ WRONG: list[tuple[Callable[[Stream], Any], str]] = [
     (lambda s: run(s, s.claimed(maxJobsPerTriger=1)), "maxJobsPerTrigger"),
     (lambda s: run(s, s.claimed(maxBytesPerTrigger=1)), "Redis gives out jobs by their number"),
     (lambda s: run(s, s.claimed(minJobsPerTrigger=3, maxJobsPerTrigger=2)), "`minJobsPerTrigger` to be at most"),
-    (lambda s: run(s, s.claimed("id STRING, other INT, priority INT")), "got: other int, priority int"),
+    (lambda s: run(s, s.claimed("id STRING, other INT, priority INT")), "got: other INT, priority INT"),
     (lambda s: settle(s, s.bull.spark.range(1)), "`id`"),
     (lambda s: settle(s, s.bull.spark.sql("SELECT '1' id, 't' token")), "`returnvalue` or `error`"),
     (lambda s: settle(s, s.bull.spark.sql("SELECT '1' id, 't' token, 1 error")), "`error`"),
