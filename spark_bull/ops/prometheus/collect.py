@@ -13,6 +13,7 @@ from spark_bull.core.errors import PermissionDenied, SparkBullError
 from spark_bull.core.model.limits import slots_for
 from spark_bull.core.model.queues import JobStats
 from spark_bull.core.options.parts import Options
+from spark_bull.core.queue.dispatch.write_records import DEAD_AFTER_MS
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.queue.monitor.activity import COUNTED_STATES, observing, reading_metrics
@@ -119,7 +120,7 @@ def _samples(queue: str, export: Export, clients: Sequence[Mapping[str, str]] | 
     states = handle.dialect.counted_states(jobs, settings.version)
     samples = yield from _of_node(handle, states, jobs)
     samples += yield from _of_queue(handle, settings)
-    if clients is not None:
+    if clients is not None and handle.dialect.has("client-names"):
         samples.append(Sample(families.WORKERS, {"queue": queue}, len(workers_among(clients, handle.keys))))
     if export.sample:
         found = yield from computing(handle, export.window_ms, export.sample)
@@ -146,17 +147,20 @@ def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, 
 
 def _of_queue(handle: QueueHandle, settings: QueueSummary) -> RoundTrips[list[Sample]]:
     busy = yield from observing(handle)
-    time, open_writes = yield [("TIME",), ("ZCOUNT", handle.keys["open_writes"], 0, "inf")]
-    newest = yield [("ZREVRANGE", handle.keys["finished_writes"], 0, _NEWEST_WRITES - 1)]
-    states = yield LargeRead(("HGET", handle.keys.write(write_id.decode()), "state") for write_id in newest[0])
-    lag = 0.0 if busy.overdue_since is None else (ms_of(time) - busy.overdue_since) / 1_000
+    now = ms_of((yield [("TIME",)])[0])
+    unfinished, newest = yield [
+        ("ZCOUNT", handle.keys["open_writes"], 0, now - DEAD_AFTER_MS),
+        ("ZREVRANGE", handle.keys["finished_writes"], 0, _NEWEST_WRITES - 1),
+    ]
+    states = yield LargeRead(("HGET", handle.keys.write(write_id.decode()), "state") for write_id in newest)
+    lag = 0.0 if busy.overdue_since is None else (now - busy.overdue_since) / 1_000
     values: dict[Family, float] = {
         families.ADDED: busy.ids,
         families.PAUSED: int(settings.paused),
         families.INTAKE_OPEN: int(settings.intake_open),
         families.OVERDUE: busy.overdue,
         families.OVERDUE_LAG: lag,
-        families.OPEN_WRITES: open_writes,
+        families.OPEN_WRITES: unfinished,
         families.BROKEN_WRITES: states.count(b"broken"),
     }
     return [Sample(family, {"queue": handle.keys.queue}, value) for family, value in values.items()]

@@ -123,6 +123,10 @@ def read_open(handle: QueueHandle, write_id: str) -> OpenWrite:
     )
 
 
+#: Age of an open write from which on its program counts as dead, ms.
+DEAD_AFTER_MS: Final = 60_000
+
+
 def open_writes(handle: QueueHandle) -> list[str]:
     """Ids of registered, unfinished writes, oldest first."""
     return [write_id for write_id, is_open in listed_writes(handle) if is_open]

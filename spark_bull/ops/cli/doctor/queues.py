@@ -21,7 +21,7 @@ from spark_bull.core.embedded import COMPACT_SETTING, COMPACT_UP_TO
 from spark_bull.core.errors import SparkBullError, StagedDataLost
 from spark_bull.core.queue.collect.verbs import RESULTS_TTL_MS
 from spark_bull.core.queue.dispatch.roll_forward import advance_all
-from spark_bull.core.queue.dispatch.write_records import open_writes, read_record, records
+from spark_bull.core.queue.dispatch.write_records import DEAD_AFTER_MS, open_writes, read_record, records
 from spark_bull.core.queue.events.event_log import trim_events
 from spark_bull.core.queue.handle.admission import is_intake_open
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -37,8 +37,6 @@ from spark_bull.core.store.round_trips import readable, run
 from spark_bull.ops.cli.doctor.finding import Finding, Repair, number_of, ok, problem, some, unchecked, warning
 from spark_bull.ops.cli.doctor.server import config
 
-#: Age of an unfinished write from which on its program counts as dead, ms.
-_WRITE_AGE_MS: Final = 60_000
 #: Writes, unfinished ones and the last that have ended, among which broken ones are looked for.
 _NEWEST_WRITES: Final = 1_000
 #: How late delayed jobs may be: a Promoter that is idle pauses for 5 s.
@@ -85,7 +83,7 @@ def writes(handle: QueueHandle) -> Iterator[Finding]:
     found = [(write_id, read_record(handle, write_id)) for write_id in open_writes(handle)]
     lost = [write_id for write_id, record in found if record is None]
     # Another program commits the others right now.
-    old = [record for _, record in found if record and now - (record.started_on or 0) > _WRITE_AGE_MS]
+    old = [record for _, record in found if record and now - (record.started_on or 0) > DEAD_AFTER_MS]
     if lost:
         yield problem(
             f"lost in Redis after they were registered: {number_of(len(lost), 'write')}, {some(lost)}",
