@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -17,9 +16,10 @@ from pyspark.sql.types import StructType
 from redis import Redis
 
 from spark_bull.core.model.read_jobs import Job
-from spark_bull.spark.dispatch.sink import write_sink
+from spark_bull.core.queue.dispatch.write_records import Identity
 from tests.spark.conftest import Bull, Files, OpenQueue, refusal
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.without_spark import Sink
 
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 DATA = "named_struct('n', n) AS data"
@@ -240,13 +240,12 @@ def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, open_queue: Ope
     """Spark creates one writer for the tasks of a batch, and another one for its commit."""
     schema = StructType().add("n", "long")
     options = {**bull.options, "queue": "q"}
-    written = write_sink(options, schema, False, is_stream=True).write(
-        iter([pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int64())})])
-    )
+    tasks = Sink(options, schema, Identity("query", 0))
+    tasks.task([{"n": 1}, {"n": 2}])
     clock = open_queue().handle.connection
     after_tasks = clock.now_ms()
     wait_until(lambda: clock.now_ms() > after_tasks, "the next millisecond")
-    write_sink(options, schema, False, is_stream=True).commit([written], 0)
+    Sink(options, schema, Identity("query", 0), tasks.messages).commit()
     (record,) = open_queue().writes()
     assert record.started_on <= after_tasks < record.finished_on
 
