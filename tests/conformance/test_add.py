@@ -293,6 +293,7 @@ def test_a_call_sends_at_most_a_chunk_of_jobs_or_bytes_and_a_large_job_alone(mak
 
 def test_a_bad_job_stops_its_batch_before_anything_is_sent(bench: Bench) -> None:
     for jobs, said in (
+        ([{"a": 1}], r"^expected a NewJob, as in NewJob\(payload\), got: dict$"),
         ([NewJob("mail", {"a": 1})], r"^expected `name` to be a text, got: \{'a': 1\}; the payload is the first"),
         ([NewJob({}, "mail"), NewJob({}, 7)], "^job 1: expected `name` to be a text, got: 7"),
         ([*numbered(5), job(5, delay=-1), *numbered(5)], "^job 5: expected `delay`"),

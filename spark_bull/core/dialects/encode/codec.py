@@ -377,9 +377,12 @@ def _check_ms(name: str, value: object) -> None:
 def rows_of(jobs: Sequence[NewJob], first_row: int = 0) -> dict[str, list[Any]]:
     """The jobs as rows for `encode`, without columns that no job gives.
 
-    first_row: number of the first job, for errors. Raises OptionError for a name or an id of a wrong type.
+    first_row: number of the first job, for errors. Raises OptionError for what is no NewJob, and for a name or an id of
+    a wrong type.
     """
     for number, job in enumerate(jobs, first_row):
+        if not isinstance(job, NewJob):
+            raise OptionError(f"row {number}: expected a NewJob, as in NewJob(payload), got: {type(job).__name__}")
         if job.name is not None and not isinstance(job.name, str):
             raise OptionError(
                 f"row {number}: expected `name` to be a text, got: {job.name!r}; the payload is the first argument, as "
