@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -203,4 +204,8 @@ def test_a_query_that_is_stopped_in_a_batch_fails_no_job(
     wait_until(lambda: bool(raised), "the batch to be abandoned")
     assert isinstance(raised[0], SparkBullError)
     assert "the query was stopped" in str(raised[0])
+    # Longer texts overflow the stack of Spark, which searches them for the reason.
+    text = "".join(traceback.format_exception(raised[0]))
+    assert len(text.partition("py4j.protocol.Py4JJavaError: An error occurred while calling")[2]) < 100
+    assert query.exception() is None
     assert queue.counts()["active"] == 3

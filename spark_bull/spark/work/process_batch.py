@@ -39,6 +39,11 @@ T = TypeVar("T")
 
 _ERRORS: Final = StructType([*table_of("id string, token string"), *ERROR_SCHEMA])
 _failures: Final = FailureLog("process_batch")
+#: By these words in an error, Spark sees that it has stopped the query itself. Its regular expression overflows the
+#: stack when kBs of text follow, as a trace of the JVM does.
+_STOPPED: Final = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling process_batch: java.lang.InterruptedException"
+)
 
 
 def process_batch(
@@ -79,7 +84,7 @@ def process_batch(
     try:
         processing.run()
     except Abandoned as error:
-        raise SparkBullError(str(error)) from error
+        raise SparkBullError(f"{error} ({_STOPPED})") from None
 
 
 class _JobToken(NamedTuple):
