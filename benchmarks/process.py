@@ -44,7 +44,7 @@ TENANT_TARGET = 2.0
 #: Time from cancel() to the end of the function, as a ratio to the interval at which slots look for such requests.
 CANCEL_TARGET = 2.0
 #: Redis' CPU time per promoted job in plain commands; longest script as a ratio to the longest of `yardstick`.
-PROMOTION_TARGET, SCRIPT_TARGET = 15.0, 1.0
+PROMOTION_TARGET, SCRIPT_TARGET = 17.0, 1.0
 
 #: Values of the option `events` that leave out some.
 FEWER_EVENTS = ("ends", "none")
