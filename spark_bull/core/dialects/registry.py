@@ -76,7 +76,8 @@ def _found(keys: QueueKeys, protocol: str, *, guesses: bool) -> RoundTrips[Diale
 
 def _detected(keys: QueueKeys, signs: _Signs, *, guesses: bool) -> RoundTrips[Dialect | None]:
     possible = _possible((yield from _evidence(keys, signs, is_enough=lambda found: len(_possible(found)) == 1)))
-    if possible == {"bull-1"} and signs.types["priority"] == b"zset" and not guesses:
+    kinds = {signs.types[name] for name in ("completed", "failed")}
+    if b"set" in kinds and possible == {"bull-1"} and signs.types["priority"] == b"zset" and not guesses:
         raise DialectError(
             f"expected queue {keys.queue} to be of Bull 1, 3 or 4, or of BullMQ, got Bull 2: a SET of finished jobs, "
             "and a key `priority`. Use another queue or prefix"

@@ -17,7 +17,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     WRONG_USAGE: "wrong arguments; nothing was changed",
     NOT_FOUND: "no such queue, job, write or job scheduler",
     UNREACHABLE: "Redis cannot be reached; try again later",
-    DENIED: "Redis denies access, or is too old",
+    DENIED: "Redis denies access, is full, or is too old",
     REFUSED: "the queue or the job is in a state that forbids it",
     WARNINGS: "`doctor` found warnings",
     PROBLEMS: "`doctor` found problems",

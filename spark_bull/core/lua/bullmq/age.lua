@@ -19,11 +19,11 @@ local function level_of(score)
   return math.floor((tonumber(score) + BELOW) / 4294967296)
 end
 
--- Whether a job could have started before `latest`; nil for a key that is no job.
+-- Whether a job could have started before `latest`; nil for a key that is no job, or one that has aged.
 local function has_waited(job_key)
-  local row = job_row(job_key, 'timestamp', 'opts')
+  local row = job_row(job_key, 'timestamp', 'opts', 'priority')
   local created = row and tonumber(row[1])
-  if not created then
+  if not created or (tonumber(row[3]) or 0) <= priority then
     return nil
   end
   -- The field `delay` is 0 after the job was promoted.
