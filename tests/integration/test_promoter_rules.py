@@ -186,6 +186,13 @@ def test_jobs_that_were_put_back_age_in_their_order(queue: BullQueue, bench: Wor
     assert [job.id for job in queue.page("prioritized")][:10] == ids
 
 
+def test_a_job_of_the_priority_ages_no_further_also_after_very_many(queue: BullQueue, client: Redis) -> None:
+    """From this number on, the scores of a priority look like the scores of jobs put back before the next one."""
+    client.set(queue.handle.keys["pc"], 2**31)
+    queue.add("old", priority=1, timestamp=epoch_ms() - 2 * HOUR)
+    assert verbs.age(queue.handle, 1, HOUR, first=1, limit=100).moved == 0
+
+
 def test_a_running_promoter_ages_jobs(queue: BullQueue, place: dict[str, Any]) -> None:
     queue.add("late", priority=9, timestamp=epoch_ms() - HOUR)
     with Promoter(queues="mail", ageing={"after_ms": HOUR // 2}, **place) as promoter:
