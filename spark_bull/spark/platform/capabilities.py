@@ -61,7 +61,7 @@ CAPABILITIES: Final[Mapping[str, Capability]] = {
         "the progress of a query shows the latest offset, from which you see what is left to read",
         "4.2",
         PASSES_START,
-        "it shows the offset of the newest batch, as Python and not as JSON",
+        "it shows the offset of the newest batch, as the text of a Python dict instead of JSON",
     ),
     "arrow-udf": Capability(
         "`@arrow_udf` as a processor",
